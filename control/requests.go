@@ -46,6 +46,7 @@ func (h Header) Epoch() int64 { return h.BrokerEpoch }
 // PartitionState is one partition in a LeaderAndIsr or UpdateMetadata request.
 type PartitionState struct {
 	kafka.TopicPartition
+	TopicID kafka.TopicID // zero: the topic has none
 	kafka.Leadership
 	kafka.ReplicaAssignment
 	IsNew   bool             // LeaderAndIsr only: just created
@@ -64,7 +65,6 @@ type LiveLeader struct {
 type LeaderAndISRRequest struct {
 	Header
 	Partitions  []*PartitionState
-	TopicIDs    map[string]kafka.TopicID // of all topics; a topic missing here has none
 	LiveLeaders []LiveLeader
 }
 
@@ -75,7 +75,6 @@ func (*LeaderAndISRRequest) Kind() Kind { return LeaderAndISRKey }
 // (spec/control-plane.md §1.4). Partitions are sorted.
 type Metadata struct {
 	Partitions  []*PartitionState
-	TopicIDs    map[string]kafka.TopicID
 	LiveBrokers []kafka.Broker
 }
 
