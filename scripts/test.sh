@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# The whole test run, CI's too. Order: real parts; build; lint; all tests with
+# the race detector; container and process tests; fuzzing; judges in short form.
+# REQUIRE_REAL=docker,java,kafka makes a test that would skip for want of one
+# of these fail. The last lines say what ran and what did not.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+go=${GO:-go}
+fuzztime=${FUZZTIME:-10s}
+out=$PWD/.cache/test
+mkdir -p "$out"
+rm -f "$out"/*.log
+failed=()
+began=$SECONDS
+
+step() { # NAME COMMAND...: run it, tell how long it took, go on if it fails
+  local name=$1 t=$SECONDS
+  shift
+  echo "=== $name"
+  if "$@"; then echo "--- $name: ok, $((SECONDS - t)) s"; else
+    echo "--- $name: FAILED, $((SECONDS - t)) s"
+    failed+=("$name")
+  fi
+}
+
+gotest() { # LOG ARGS...: go test -v into a log; print its closing lines and every failure
+  local log=$out/$1
+  shift
+  $go test -v "$@" >"$log" 2>&1
+  local code=$?
+  grep -E '^(ok|FAIL|panic:|# )|no test files' "$log" | grep -v 'no test files'
+  if [ $code != 0 ]; then
+    awk '/^=== RUN|^=== (PAUSE|CONT|NAME)/ {buf=""} {buf=buf $0 "\n"} /^ *--- FAIL|^panic:|^WARNING: DATA RACE|\[build failed\]|^#/ {printf "%s", buf; buf=""}' "$log" | tail -150
+    echo "the whole log: $log"
+  fi
+  return $code
+}
+
+# fuzz gives every fuzz target its time. Found inputs stay under testdata/fuzz.
+fuzz() {
+  local file dir target code=0
+  while IFS=: read -r file target; do
+    dir=./$(dirname "$file")
+    if $go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" >>"$out/fuzz.log" 2>&1; then
+      echo "fuzz $dir $target: ok"
+    else
+      echo "fuzz $dir $target: FAILED"
+      tail -30 "$out/fuzz.log"
+      code=1
+    fi
+  done < <(git ls-files -co --exclude-standard '*_test.go' | xargs -r grep -noE '^func Fuzz[A-Za-z0-9_]*' | sed 's/:[0-9]*:func /:/' | sort -u)
+  return $code
+}
+
+# skips fails if a test skipped for want of a part that REQUIRE_REAL names, and
+# lists every other skip with its reason.
+skips() {
+  local log code=0
+  for log in "$out"/*.log; do
+    [ -e "$log" ] || continue
+    awk -v need="${REQUIRE_REAL:-}" '
+      /^ *--- SKIP/ {
+        bad = 0; n = split(need, words, ",")
+        for (i = 1; i <= n; i++) if (words[i] != "" && index(tolower(reason), words[i])) bad = 1
+        sub(/^ +/, ""); sub(/^ +/, "", reason)
+        print (bad ? "skipped although REQUIRE_REAL names it: " : "skipped: ") $3 " (" reason ")"
+        code = code || bad
+      }
+      { reason = $0 }
+      END { exit code }' "$log" || code=1
+  done
+  return $code
+}
+
+realparts() {
+  local vars
+  vars=$(scripts/real-parts.sh docker java kafka)
+  local code=$?
+  eval "$vars"
+  return $code
+}
+
+step "real parts" realparts
+step build env CGO_ENABLED=0 "$go" build -trimpath -o bin/zkcontroller ./cmd/zkcontroller
+mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
+step "tests, race detector on" gotest race.log -race -count=1 -timeout 10m "${packages[@]}"
+step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
+step fuzz fuzz
+step lint scripts/lint.sh
+shared=${ZKC_SHARED:-../shared}
+if [ -d "$shared/judge" ]; then
+  step "judges, short form" scripts/judges.sh short
+else
+  echo "judges: not run, no ZKC_SHARED"
+fi
+step skips skips
+
+echo "=== real servers that ran"
+grep -hoE 'real server: .*' "$out"/*.log | sed 's/ *$//' | sort | uniq -c
+echo "=== $((SECONDS - began)) s"
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all passed"
