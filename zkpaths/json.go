@@ -57,7 +57,7 @@ func (o object) get(name string) (json.RawMessage, error) {
 	return bytes.TrimSpace(raw), nil
 }
 
-func field(name string, err error) error { return fmt.Errorf("field %q %w", name, err) }
+func field(name string, err error) error { return fmt.Errorf("field %q: %w", name, err) }
 
 // integer reads a number that is written as an integer and fits into bits.
 func (o object) integer(name string, bits int) (int64, error) {
@@ -187,9 +187,9 @@ func (o object) names() []string {
 	return names
 }
 
-// lexer walks over the usual form of a payload without allocating. It refuses
-// whatever is unusual (escapes, floats, repeated blanks are fine, anything that
-// is not JSON); refused input is read again with encoding/json.
+// lexer walks over the usual form of a payload without allocating; blanks may
+// stand anywhere. Escapes, floats, nested values and what is no JSON it
+// refuses: such input is read again with encoding/json, which says what is wrong.
 type lexer struct {
 	b []byte
 	i int

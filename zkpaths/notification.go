@@ -2,7 +2,7 @@ package zkpaths
 
 import (
 	"fmt"
-	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -118,20 +118,43 @@ func decodeConfigChange(data []byte) (c ConfigChange, err error) {
 }
 
 // SanitizeEntity gives the form in which an entity's name stands in a path:
-// percent-encoded as for a URL, with '*' encoded and a blank as %20
+// its UTF-8 bytes percent-encoded, but for letters, digits, '.', '-' and '_'
 // (spec/admin-api.md §7.1). DefaultEntity is a node name already and does not
 // go through here.
 func SanitizeEntity(name string) string {
-	s := strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
-	// QueryEscape leaves '~' alone, which Java's encoder does not, and encodes '*' as wanted.
-	return strings.ReplaceAll(s, "~", "%7E")
+	const upperHex = "0123456789ABCDEF"
+	b := make([]byte, 0, len(name)+8)
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_':
+			b = append(b, c)
+		default:
+			b = append(b, '%', upperHex[c>>4], upperHex[c&15])
+		}
+	}
+	return string(b)
 }
 
-// DesanitizeEntity is the reverse of SanitizeEntity.
+// DesanitizeEntity is the reverse of SanitizeEntity; '+' is a blank, as in URLs.
 func DesanitizeEntity(s string) (string, error) {
-	name, err := url.QueryUnescape(s)
-	if err != nil {
-		return "", fmt.Errorf("%q is not a percent-encoded name: %w", s, err)
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '+':
+			b = append(b, ' ')
+		case '%':
+			if i+2 >= len(s) {
+				return "", fmt.Errorf("%q is not a percent-encoded name: it ends in the middle of a character", s)
+			}
+			n, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			if err != nil {
+				return "", fmt.Errorf("%q is not a percent-encoded name: %q is no hexadecimal number", s, s[i+1:i+3])
+			}
+			b = append(b, byte(n))
+			i += 2
+		default:
+			b = append(b, c)
+		}
 	}
-	return name, nil
+	return string(b), nil
 }
