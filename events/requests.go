@@ -203,3 +203,5 @@ func (AllocateProducerIDs) Name() string { return "AllocateProducerIds" }
 func (CreateTopics) Name() string        { return "CreateTopics" }
 func (CreatePartitions) Name() string    { return "CreatePartitions" }
 func (DeleteTopics) Name() string        { return "DeleteTopics" }
+func (Describe) Name() string            { return "Describe" }
+func (Inspect) Name() string             { return "Inspect" }

@@ -1,0 +1,106 @@
+package endpoint
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// What stock tools ask of every node in the broker list, and so of us, who are
+// in it only to be found (spec/control-plane.md §5.2).
+
+// softwareName is the form of a client's name and version in ApiVersions.
+var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
+
+// Versions answers ApiVersions of any version. One above ours gets a body of
+// version 0 with code 35 and the range of ApiVersions itself (spec/admin-api.md
+// §8); the caller must not have parsed its body.
+func (e *Endpoint) Versions(req *kmsg.ApiVersionsRequest) *kmsg.ApiVersionsResponse {
+	served, _ := e.api(kmsg.ApiVersions)
+	if req.Version < served.min || req.Version > served.max {
+		resp := kmsg.NewPtrApiVersionsResponse()
+		resp.ErrorCode = int16(kafka.UnsupportedVersion)
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{served.row()}
+		return resp
+	}
+	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
+	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)) {
+		resp.ErrorCode = int16(kafka.InvalidRequest)
+		return resp
+	}
+	for _, a := range e.served {
+		resp.ApiKeys = append(resp.ApiKeys, a.row())
+	}
+	resp.FinalizedFeaturesEpoch = 0 // as clusters on ZooKeeper say
+	return resp
+}
+
+func (a api) row() kmsg.ApiVersionsResponseApiKey {
+	row := kmsg.NewApiVersionsResponseApiKey()
+	row.ApiKey, row.MinVersion, row.MaxVersion = int16(a.key), a.min, a.max
+	return row
+}
+
+func (e *Endpoint) apiVersions(_ context.Context, req *kmsg.ApiVersionsRequest) (kmsg.Response, error) {
+	return e.Versions(req), nil
+}
+
+// findCoordinator: there is none here; clients ask again, somewhere else.
+func (e *Endpoint) findCoordinator(_ context.Context, req *kmsg.FindCoordinatorRequest) (kmsg.Response, error) {
+	const why = "the controller's port coordinates no groups or transactions; ask a broker"
+	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	if req.Version < 4 {
+		resp.ErrorCode, resp.ErrorMessage = int16(kafka.CoordinatorNotAvailable), new(why)
+		resp.NodeID, resp.Port = -1, -1
+		return resp, nil
+	}
+	for _, key := range req.CoordinatorKeys {
+		row := kmsg.NewFindCoordinatorResponseCoordinator()
+		row.Key, row.NodeID, row.Port = key, -1, -1
+		row.ErrorCode, row.ErrorMessage = int16(kafka.CoordinatorNotAvailable), new(why)
+		resp.Coordinators = append(resp.Coordinators, row)
+	}
+	return resp, nil
+}
+
+func (e *Endpoint) listGroups(_ context.Context, req *kmsg.ListGroupsRequest) (kmsg.Response, error) {
+	return req.ResponseKind(), nil
+}
+
+func (e *Endpoint) listTransactions(_ context.Context, req *kmsg.ListTransactionsRequest) (kmsg.Response, error) {
+	return req.ResponseKind(), nil
+}
+
+// describeLogDirs shows one directory without topics: Java's client takes an
+// empty list for a lack of rights.
+func (e *Endpoint) describeLogDirs(_ context.Context, req *kmsg.DescribeLogDirsRequest) (kmsg.Response, error) {
+	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+	dir := kmsg.NewDescribeLogDirsResponseDir()
+	dir.Dir = "controller-without-logs"
+	resp.Dirs = append(resp.Dirs, dir)
+	return resp, nil
+}
+
+// updateFeatures: no release on ZooKeeper has a feature to update (spec/admin-api.md §9).
+func (e *Endpoint) updateFeatures(ctx context.Context, req *kmsg.UpdateFeaturesRequest) (kmsg.Response, error) {
+	c, err := e.describe(ctx, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	resp := req.ResponseKind().(*kmsg.UpdateFeaturesResponse)
+	if c.Controller != e.id {
+		resp.ErrorCode, resp.ErrorMessage = int16(kafka.NotController), message(notController)
+		return resp, nil
+	}
+	for _, f := range req.FeatureUpdates {
+		row := kmsg.NewUpdateFeaturesResponseResult()
+		row.Feature, row.ErrorCode = f.Feature, int16(kafka.InvalidRequest)
+		row.ErrorMessage = new("the cluster does not support feature " + strconv.Quote(f.Feature))
+		resp.Results = append(resp.Results, row)
+	}
+	return resp, nil
+}

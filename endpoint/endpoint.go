@@ -1,0 +1,216 @@
+package endpoint
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/zkcontroller/zkcontroller/events"
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// Loop is the controller's event queue. Put does not block.
+type Loop interface {
+	Put(events.Event)
+}
+
+// Configs reads configurations from ZooKeeper, which any broker may answer
+// without asking the controller.
+type Configs interface {
+	// Topic gives the keys set for a topic, or an error that wraps
+	// kafka.UnknownTopicOrPartition when there is no such topic.
+	Topic(ctx context.Context, topic string) (map[string]string, error)
+	// BrokerDefaults gives the dynamic configuration of all brokers.
+	BrokerDefaults(ctx context.Context) (map[string]string, error)
+}
+
+// Options is what an Endpoint is told.
+type Options struct {
+	ID       kafka.BrokerID // the controller's own id
+	Listener string         // name of the listener the endpoint serves: brokers are shown by theirs of that name
+	Loop     Loop
+	Configs  Configs // nil: DescribeConfigs is not served
+
+	// MaxClientEvents and MaxBrokerEvents bound the events of this endpoint that
+	// are in the queue at one time; 0 is 256 and 1024. More wait for a place.
+	MaxClientEvents, MaxBrokerEvents int
+}
+
+// Endpoint answers requests. It has no goroutines of its own.
+type Endpoint struct {
+	id       kafka.BrokerID
+	listener string
+	loop     Loop
+	configs  Configs
+	served   []api // by key, ascending
+
+	clients, brokers lane
+}
+
+// New makes an endpoint.
+func New(o Options) *Endpoint {
+	if o.MaxClientEvents <= 0 {
+		o.MaxClientEvents = 256
+	}
+	if o.MaxBrokerEvents <= 0 {
+		o.MaxBrokerEvents = 1024
+	}
+	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs,
+		clients: make(lane, o.MaxClientEvents), brokers: make(lane, o.MaxBrokerEvents)}
+	for _, a := range allAPIs() {
+		if a.key != kmsg.DescribeConfigs || o.Configs != nil {
+			e.served = append(e.served, a)
+		}
+	}
+	return e
+}
+
+// handler answers one request. An error closes the connection.
+type handler func(e *Endpoint, ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+
+type api struct {
+	key      kmsg.Key
+	min, max int16
+	handle   handler
+}
+
+// allAPIs is everything the endpoint can serve (spec/control-plane.md §5.2).
+func allAPIs() []api {
+	return []api{
+		{kmsg.Metadata, 0, 12, on((*Endpoint).metadata)},
+		{kmsg.ControlledShutdown, 0, 3, on((*Endpoint).controlledShutdown)},
+		{kmsg.FindCoordinator, 0, 4, on((*Endpoint).findCoordinator)},
+		{kmsg.ListGroups, 0, 5, on((*Endpoint).listGroups)},
+		{kmsg.ApiVersions, 0, 4, on((*Endpoint).apiVersions)},
+		{kmsg.CreateTopics, 0, 7, on((*Endpoint).createTopics)},
+		{kmsg.DeleteTopics, 0, 6, on((*Endpoint).deleteTopics)},
+		{kmsg.DescribeConfigs, 0, 4, on((*Endpoint).describeConfigs)},
+		{kmsg.AlterConfigs, 0, 2, on((*Endpoint).alterConfigs)},
+		{kmsg.DescribeLogDirs, 0, 4, on((*Endpoint).describeLogDirs)},
+		{kmsg.CreatePartitions, 0, 3, on((*Endpoint).createPartitions)},
+		{kmsg.ElectLeaders, 0, 2, on((*Endpoint).electLeaders)},
+		{kmsg.IncrementalAlterConfigs, 0, 1, on((*Endpoint).incrementalAlterConfigs)},
+		{kmsg.AlterPartitionAssignments, 0, 0, on((*Endpoint).alterReassignments)},
+		{kmsg.ListPartitionReassignments, 0, 0, on((*Endpoint).listReassignments)},
+		{kmsg.AlterPartition, 0, 3, on((*Endpoint).alterPartition)},
+		{kmsg.UpdateFeatures, 0, 1, on((*Endpoint).updateFeatures)},
+		{kmsg.DescribeCluster, 0, 1, on((*Endpoint).describeCluster)},
+		{kmsg.ListTransactions, 0, 1, on((*Endpoint).listTransactions)},
+		{kmsg.AllocateProducerIDs, 0, 0, on((*Endpoint).allocateProducerIDs)},
+	}
+}
+
+// on makes a handler of a method for one type of request.
+func on[R kmsg.Request](f func(*Endpoint, context.Context, R) (kmsg.Response, error)) handler {
+	return func(e *Endpoint, ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+		r, ok := req.(R)
+		if !ok {
+			return nil, fmt.Errorf("request %T under key %d", req, req.Key())
+		}
+		return f(e, ctx, r)
+	}
+}
+
+// Handle answers one request, waiting for the loop where it must. An error
+// means that there is no answer and the connection is to be closed: the key or
+// version is not served, or ctx ended. It may be called from many goroutines.
+func (e *Endpoint) Handle(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	a, ok := e.api(kmsg.Key(req.Key()))
+	if !ok || req.GetVersion() < a.min || req.GetVersion() > a.max {
+		return nil, fmt.Errorf("%s v%d is not served", kmsg.NameForKey(req.Key()), req.GetVersion())
+	}
+	return a.handle(e, ctx, req)
+}
+
+func (e *Endpoint) api(key kmsg.Key) (api, bool) {
+	i, ok := slices.BinarySearchFunc(e.served, key, func(a api, k kmsg.Key) int { return cmp.Compare(a.key, k) })
+	if !ok {
+		return api{}, false
+	}
+	return e.served[i], true
+}
+
+// lane bounds how many events are in the queue: a place is taken before Put and
+// given back by Reply, so that clients that go away and come again cannot fill
+// the queue of a loop that is busy.
+type lane chan struct{}
+
+// ask puts the event that build makes into the queue and waits for its answer.
+func ask[T any](ctx context.Context, e *Endpoint, l lane, build func(reply func(T)) events.Event) (T, error) {
+	var none T
+	select {
+	case l <- struct{}{}:
+	case <-ctx.Done():
+		return none, fmt.Errorf("waiting for a place in the controller's queue: %w", ctx.Err())
+	}
+	answer := make(chan T, 1)
+	e.loop.Put(build(func(t T) {
+		answer <- t
+		<-l
+	}))
+	select {
+	case t := <-answer:
+		return t, nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("waiting for the controller's answer: %w", ctx.Err())
+	}
+}
+
+// timeoutContext bounds a wait by a request's TimeoutMs. None that is not
+// positive bounds anything: such a request only waits for the checks.
+func timeoutContext(ctx context.Context, millis int32) (context.Context, context.CancelFunc) {
+	if millis <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(millis)*time.Millisecond)
+}
+
+// describe asks for the cluster and the named topics.
+func (e *Endpoint) describe(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
+	return ask(ctx, e, e.clients, func(reply func(events.Cluster)) events.Event {
+		return events.Describe{Topics: refs, All: all, Reply: reply}
+	})
+}
+
+// brokerIDs takes over a list of ids; nil stays nil.
+func brokerIDs(ids []int32) []kafka.BrokerID {
+	if ids == nil {
+		return nil
+	}
+	out := make([]kafka.BrokerID, len(ids))
+	for i, id := range ids {
+		out[i] = kafka.BrokerID(id)
+	}
+	return out
+}
+
+// rawIDs is the way back; the list is never nil, since no answer has a null one.
+func rawIDs(ids []kafka.BrokerID) []int32 {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		out[i] = int32(id)
+	}
+	return out
+}
+
+// message is what an answer says next to a code: null without an error.
+func message(r events.RowError) *string {
+	switch {
+	case r.Error == kafka.NoError:
+		return nil
+	case r.Message == "":
+		return new(r.Error.String())
+	}
+	return new(r.Message)
+}
+
+func refuse(code kafka.ErrorCode, format string, args ...any) events.RowError {
+	return events.RowError{Error: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// notController answers a request that only the active controller serves.
+var notController = events.RowError{Error: kafka.NotController, Message: "this is not the active controller of the cluster"}

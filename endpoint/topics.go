@@ -1,0 +1,397 @@
+package endpoint
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/zkcontroller/zkcontroller/events"
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// metadataTopic is the name that a KRaft cluster keeps for itself.
+const metadataTopic = "__cluster_metadata"
+
+// maxNewPartitions bounds what one request may ask for. A topic's assignment is
+// one znode, which holds some 100 000 partitions at ZooKeeper's own limit.
+const maxNewPartitions = 1_000_000
+
+// createTopics: spec/admin-api.md §2.
+func (e *Endpoint) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) (kmsg.Response, error) {
+	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
+	results := make([]events.NewTopicResult, len(req.Topics))
+	early, late := checkNewTopics(req)
+	err := e.settleRefused(ctx, early, late, func(i int) string { return req.Topics[i].Topic })
+	if err != nil {
+		return nil, err
+	}
+	var wanted []events.NewTopic
+	var at []int
+	for i, t := range req.Topics {
+		if why, bad := early[i]; bad {
+			results[i].RowError = why
+			continue
+		}
+		wanted, at = append(wanted, newTopic(t)), append(at, i)
+	}
+	if len(wanted) > 0 {
+		rows, err := e.askCreateTopics(ctx, wanted, req.ValidateOnly, req.TimeoutMillis)
+		if err != nil {
+			return nil, err
+		}
+		for k, r := range rows {
+			results[at[k]] = r
+		}
+	}
+	if !req.ValidateOnly {
+		var waits []wait
+		for i := range results {
+			r := &results[i]
+			waits = append(waits, wait{ref: events.TopicRef{Name: req.Topics[i].Topic}, row: &r.RowError, pending: r.Pending,
+				done: func(t events.TopicDescription) bool { return allLed(t, int(r.Partitions)) }})
+		}
+		if err := e.finish(ctx, req.TimeoutMillis, deadline, waits); err != nil {
+			return nil, err
+		}
+	}
+	return createTopicsAnswer(req, results), nil
+}
+
+func (e *Endpoint) askCreateTopics(ctx context.Context, wanted []events.NewTopic, validateOnly bool, timeoutMillis int32) ([]events.NewTopicResult, error) {
+	bounded, cancel := timeoutContext(ctx, timeoutMillis)
+	defer cancel()
+	rows, err := ask(bounded, e, e.clients, func(reply func([]events.NewTopicResult)) events.Event {
+		return events.CreateTopics{Topics: wanted, ValidateOnly: validateOnly, Reply: reply}
+	})
+	if timedOut(ctx, err) {
+		rows = make([]events.NewTopicResult, len(wanted))
+		for i := range rows {
+			rows[i].RowError = requestTimedOut
+		}
+		return rows, nil
+	}
+	return rows, oneEach(err, len(wanted), len(rows))
+}
+
+// checkNewTopics finds the rows that are refused whatever the cluster has:
+// early before anything else is looked at, late only if there is no such topic
+// yet (the order of spec/admin-api.md §2).
+func checkNewTopics(req *kmsg.CreateTopicsRequest) (early, late map[int]events.RowError) {
+	early, late = map[int]events.RowError{}, map[int]events.RowError{}
+	count := map[string]int{}
+	for _, t := range req.Topics {
+		count[t.Topic]++
+	}
+	partitions := int64(0)
+	for i, t := range req.Topics {
+		switch {
+		case t.Topic == metadataTopic:
+			early[i] = refuse(kafka.InvalidRequest, "the name %s is reserved", metadataTopic)
+			continue
+		case count[t.Topic] > 1:
+			early[i] = refuse(kafka.InvalidRequest, "topic %q is in the request %d times", t.Topic, count[t.Topic])
+			continue
+		}
+		if why := checkNewTopic(t); why.Error != kafka.NoError {
+			late[i] = why
+		} else if partitions += max(int64(t.NumPartitions), int64(len(t.ReplicaAssignment)), 0); partitions > maxNewPartitions {
+			late[i] = refuse(kafka.InvalidPartitions, "the request asks for more than %d new partitions", maxNewPartitions)
+		}
+	}
+	return early, late
+}
+
+func checkNewTopic(t kmsg.CreateTopicsRequestTopic) events.RowError {
+	for _, c := range t.Configs {
+		if c.Value == nil {
+			return refuse(kafka.InvalidConfig, "configuration %q has a null value", c.Name)
+		}
+	}
+	if len(t.ReplicaAssignment) == 0 {
+		return events.RowError{}
+	}
+	if t.NumPartitions != -1 || t.ReplicationFactor != -1 {
+		return refuse(kafka.InvalidRequest, "an assignment was given together with a number of partitions or a replication factor; give one or the other (-1 leaves a number out)")
+	}
+	if why := kafka.ValidTopicName(t.Topic); why != "" {
+		return events.RowError{Error: kafka.InvalidTopicException, Message: why}
+	}
+	seen := map[int32]bool{}
+	for _, a := range t.ReplicaAssignment {
+		if seen[a.Partition] {
+			return refuse(kafka.InvalidReplicaAssignment, "the assignment has partition %d twice", a.Partition)
+		}
+		seen[a.Partition] = true
+	}
+	return events.RowError{}
+}
+
+func newTopic(t kmsg.CreateTopicsRequestTopic) events.NewTopic {
+	n := events.NewTopic{Name: t.Topic, Partitions: t.NumPartitions, ReplicationFactor: t.ReplicationFactor}
+	if len(t.ReplicaAssignment) > 0 {
+		n.Assignment = make(map[int32][]kafka.BrokerID, len(t.ReplicaAssignment))
+		for _, a := range t.ReplicaAssignment {
+			n.Assignment[a.Partition] = brokerIDs(a.Replicas)
+		}
+	}
+	if len(t.Configs) > 0 {
+		n.Configs = make(map[string]string, len(t.Configs))
+		for _, c := range t.Configs {
+			n.Configs[c.Name] = *c.Value
+		}
+	}
+	return n
+}
+
+func createTopicsAnswer(req *kmsg.CreateTopicsRequest, results []events.NewTopicResult) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+	for i, r := range results {
+		row := kmsg.NewCreateTopicsResponseTopic()
+		row.Topic, row.ErrorCode, row.ErrorMessage = req.Topics[i].Topic, int16(r.Error), message(r.RowError)
+		row.NumPartitions, row.ReplicationFactor = -1, -1
+		// Never null: Java's client fails on null configurations next to counts (spec/control-plane.md §5.2).
+		row.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
+		if r.Error == kafka.NoError {
+			row.NumPartitions, row.ReplicationFactor = r.Partitions, r.ReplicationFactor
+			if !req.ValidateOnly {
+				row.TopicID = r.ID
+			}
+		}
+		resp.Topics = append(resp.Topics, row)
+	}
+	return resp
+}
+
+// createPartitions: spec/admin-api.md §4.
+func (e *Endpoint) createPartitions(ctx context.Context, req *kmsg.CreatePartitionsRequest) (kmsg.Response, error) {
+	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
+	topics, refused := checkMorePartitions(req)
+	name := func(i int) string { return topics[i].Topic }
+	if err := e.settleRefused(ctx, refused, nil, name); err != nil {
+		return nil, err
+	}
+	results := make([]events.MorePartitionsResult, len(topics))
+	var wanted []events.MorePartitions
+	var at []int
+	for i, t := range topics {
+		if why, bad := refused[i]; bad {
+			results[i].RowError = why
+			continue
+		}
+		wanted, at = append(wanted, morePartitions(t)), append(at, i)
+	}
+	if len(wanted) > 0 {
+		rows, err := e.askCreatePartitions(ctx, wanted, req.ValidateOnly, req.TimeoutMillis)
+		if err != nil {
+			return nil, err
+		}
+		for k, r := range rows {
+			results[at[k]] = r
+		}
+	}
+	if !req.ValidateOnly {
+		var waits []wait
+		for i := range results {
+			r, count := &results[i], int(topics[i].Count)
+			waits = append(waits, wait{ref: events.TopicRef{Name: name(i)}, row: &r.RowError, pending: r.Pending,
+				done: func(t events.TopicDescription) bool { return allLed(t, count) }})
+		}
+		if err := e.finish(ctx, req.TimeoutMillis, deadline, waits); err != nil {
+			return nil, err
+		}
+	}
+	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
+	for i, r := range results {
+		row := kmsg.NewCreatePartitionsResponseTopic()
+		row.Topic, row.ErrorCode, row.ErrorMessage = name(i), int16(r.Error), message(r.RowError)
+		resp.Topics = append(resp.Topics, row)
+	}
+	return resp, nil
+}
+
+func (e *Endpoint) askCreatePartitions(ctx context.Context, wanted []events.MorePartitions, validateOnly bool, timeoutMillis int32) ([]events.MorePartitionsResult, error) {
+	bounded, cancel := timeoutContext(ctx, timeoutMillis)
+	defer cancel()
+	rows, err := ask(bounded, e, e.clients, func(reply func([]events.MorePartitionsResult)) events.Event {
+		return events.CreatePartitions{Topics: wanted, ValidateOnly: validateOnly, Reply: reply}
+	})
+	if timedOut(ctx, err) {
+		rows = make([]events.MorePartitionsResult, len(wanted))
+		for i := range rows {
+			rows[i].RowError = requestTimedOut
+		}
+		return rows, nil
+	}
+	return rows, oneEach(err, len(wanted), len(rows))
+}
+
+// checkMorePartitions gives each topic of the request once, and the rows that
+// are refused whatever the cluster has.
+func checkMorePartitions(req *kmsg.CreatePartitionsRequest) ([]kmsg.CreatePartitionsRequestTopic, map[int]events.RowError) {
+	var topics []kmsg.CreatePartitionsRequestTopic
+	at := map[string]int{}
+	refused := map[int]events.RowError{}
+	partitions := int64(0)
+	for _, t := range req.Topics {
+		if i, twice := at[t.Topic]; twice {
+			refused[i] = refuse(kafka.InvalidRequest, "topic %q is in the request more than once", t.Topic)
+			continue
+		}
+		at[t.Topic] = len(topics)
+		if partitions += max(int64(t.Count), 0); partitions > maxNewPartitions {
+			refused[len(topics)] = refuse(kafka.InvalidPartitions, "the request asks for more than %d partitions", maxNewPartitions)
+		}
+		topics = append(topics, t)
+	}
+	return topics, refused
+}
+
+func morePartitions(t kmsg.CreatePartitionsRequestTopic) events.MorePartitions {
+	m := events.MorePartitions{Topic: t.Topic, Count: t.Count}
+	if t.Assignment != nil {
+		m.Assignment = make([][]kafka.BrokerID, len(t.Assignment))
+		for i, a := range t.Assignment {
+			m.Assignment[i] = brokerIDs(a.Replicas)
+		}
+	}
+	return m
+}
+
+// deleteTopics: spec/admin-api.md §3.
+func (e *Endpoint) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) (kmsg.Response, error) {
+	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
+	refs, bothGiven := deletedRefs(req)
+	if bothGiven {
+		results := make([]events.DeletedTopic, len(refs))
+		for i, ref := range refs {
+			why := refuse(kafka.InvalidRequest, "a topic is given by its name or by its id, not by both")
+			results[i] = events.DeletedTopic{RowError: why, Name: ref.Name, ID: ref.ID}
+		}
+		return deleteTopicsAnswer(req, refs, results), nil
+	}
+	// A topic that is asked for twice is deleted once and answered twice.
+	var wanted []events.TopicRef
+	at := map[events.TopicRef]int{}
+	for _, ref := range refs {
+		if _, seen := at[ref]; !seen {
+			at[ref] = len(wanted)
+			wanted = append(wanted, ref)
+		}
+	}
+	rows, err := e.askDeleteTopics(ctx, wanted, req.TimeoutMillis)
+	if err != nil {
+		return nil, err
+	}
+	var waits []wait
+	for i := range rows {
+		r := &rows[i]
+		waits = append(waits, wait{ref: wanted[i], row: &r.RowError, pending: r.Pending,
+			done: func(t events.TopicDescription) bool {
+				return t.Error != kafka.NoError || !r.ID.IsZero() && t.ID != r.ID // another one took its name
+			}})
+	}
+	if err := e.finish(ctx, req.TimeoutMillis, deadline, waits); err != nil {
+		return nil, err
+	}
+	results := make([]events.DeletedTopic, len(refs))
+	for i, ref := range refs {
+		results[i] = rows[at[ref]]
+	}
+	return deleteTopicsAnswer(req, refs, results), nil
+}
+
+func (e *Endpoint) askDeleteTopics(ctx context.Context, wanted []events.TopicRef, timeoutMillis int32) ([]events.DeletedTopic, error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	bounded, cancel := timeoutContext(ctx, timeoutMillis)
+	defer cancel()
+	rows, err := ask(bounded, e, e.clients, func(reply func([]events.DeletedTopic)) events.Event {
+		return events.DeleteTopics{Topics: wanted, Reply: reply}
+	})
+	if timedOut(ctx, err) {
+		rows = make([]events.DeletedTopic, len(wanted))
+		for i, ref := range wanted {
+			rows[i] = events.DeletedTopic{RowError: requestTimedOut, Name: ref.Name, ID: ref.ID}
+		}
+		return rows, nil
+	}
+	return rows, oneEach(err, len(wanted), len(rows))
+}
+
+// deletedRefs gives the topics asked for, and whether one is given by name and id.
+func deletedRefs(req *kmsg.DeleteTopicsRequest) (refs []events.TopicRef, bothGiven bool) {
+	if req.Version < 6 {
+		for _, name := range req.TopicNames {
+			refs = append(refs, events.TopicRef{Name: name})
+		}
+		return refs, false
+	}
+	for _, t := range req.Topics {
+		ref := events.TopicRef{ID: t.TopicID}
+		if t.Topic != nil {
+			ref.Name = *t.Topic
+		}
+		refs = append(refs, ref)
+		bothGiven = bothGiven || t.Topic != nil && !ref.ID.IsZero()
+	}
+	return refs, bothGiven
+}
+
+func deleteTopicsAnswer(req *kmsg.DeleteTopicsRequest, refs []events.TopicRef, results []events.DeletedTopic) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+	for i, r := range results {
+		if r.Error == kafka.TopicDeletionDisabled && req.Version < 3 {
+			r.Error = kafka.InvalidRequest // 73 came with version 3
+		}
+		row := kmsg.NewDeleteTopicsResponseTopic()
+		row.ErrorCode, row.ErrorMessage, row.TopicID = int16(r.Error), message(r.RowError), refs[i].ID
+		if name := max(refs[i].Name, r.Name); name != "" || req.Version < 6 || refs[i].ID.IsZero() {
+			row.Topic = new(name)
+		}
+		resp.Topics = append(resp.Topics, row)
+	}
+	return resp
+}
+
+// settleRefused puts the right reason to the rows that this package refused:
+// NOT_CONTROLLER on all if we are not, TOPIC_ALREADY_EXISTS on a late one whose
+// topic exists. Late ones end up in early.
+func (e *Endpoint) settleRefused(ctx context.Context, early, late map[int]events.RowError, name func(int) string) error {
+	if len(early)+len(late) == 0 {
+		return nil
+	}
+	var refs []events.TopicRef
+	var at []int
+	for i := range late {
+		refs, at = append(refs, events.TopicRef{Name: name(i)}), append(at, i)
+	}
+	cluster, err := e.describe(ctx, refs, false)
+	if err != nil {
+		return err
+	}
+	for i, why := range late {
+		early[i] = why
+	}
+	for k, t := range cluster.Topics {
+		if t.Error == kafka.NoError {
+			early[at[k]] = refuse(kafka.TopicAlreadyExists, "topic %q already exists", t.Name)
+		}
+	}
+	if cluster.Controller != e.id {
+		for i := range early {
+			early[i] = notController
+		}
+	}
+	return nil
+}
+
+// oneEach is err, or tells that the loop answered another number of rows.
+func oneEach(err error, asked, answered int) error {
+	if err == nil && asked != answered {
+		return fmt.Errorf("%d rows were asked for and %d answered", asked, answered)
+	}
+	return err
+}
