@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"regexp"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,42 +11,6 @@ import (
 
 // What stock tools ask of every node in the broker list, and so of us, who are
 // in it only to be found (spec/control-plane.md §5.2).
-
-// softwareName is the form of a client's name and version in ApiVersions.
-var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
-
-// Versions answers ApiVersions of any version. One above ours gets a body of
-// version 0 with code 35 and the range of ApiVersions itself (spec/admin-api.md
-// §8); the caller must not have parsed its body.
-func (e *Endpoint) Versions(req *kmsg.ApiVersionsRequest) *kmsg.ApiVersionsResponse {
-	served, _ := e.api(kmsg.ApiVersions)
-	if req.Version < served.min || req.Version > served.max {
-		resp := kmsg.NewPtrApiVersionsResponse()
-		resp.ErrorCode = int16(kafka.UnsupportedVersion)
-		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{served.row()}
-		return resp
-	}
-	resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
-	if req.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)) {
-		resp.ErrorCode = int16(kafka.InvalidRequest)
-		return resp
-	}
-	for _, a := range e.served {
-		resp.ApiKeys = append(resp.ApiKeys, a.row())
-	}
-	resp.FinalizedFeaturesEpoch = 0 // as clusters on ZooKeeper say
-	return resp
-}
-
-func (a api) row() kmsg.ApiVersionsResponseApiKey {
-	row := kmsg.NewApiVersionsResponseApiKey()
-	row.ApiKey, row.MinVersion, row.MaxVersion = int16(a.key), a.min, a.max
-	return row
-}
-
-func (e *Endpoint) apiVersions(_ context.Context, req *kmsg.ApiVersionsRequest) (kmsg.Response, error) {
-	return e.Versions(req), nil
-}
 
 // findCoordinator: there is none here; clients ask again, somewhere else.
 func (e *Endpoint) findCoordinator(_ context.Context, req *kmsg.FindCoordinatorRequest) (kmsg.Response, error) {
@@ -87,7 +50,7 @@ func (e *Endpoint) describeLogDirs(_ context.Context, req *kmsg.DescribeLogDirsR
 
 // updateFeatures: no release on ZooKeeper has a feature to update (spec/admin-api.md §9).
 func (e *Endpoint) updateFeatures(ctx context.Context, req *kmsg.UpdateFeaturesRequest) (kmsg.Response, error) {
-	c, err := e.describe(ctx, nil, false)
+	c, err := e.describe(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ func (e *Endpoint) alterPartition(ctx context.Context, req *kmsg.AlterPartitionR
 	if got.top != kafka.NoError {
 		return resp, nil
 	}
+	if err := oneEach(nil, len(ev.Partitions), len(got.rows)); err != nil {
+		return nil, err
+	}
 	i := 0
 	for _, t := range req.Topics {
 		out := kmsg.NewAlterPartitionResponseTopic()

@@ -14,7 +14,8 @@ import (
 )
 
 // describeConfigs: spec/admin-api.md §7.3. Topics are answered from their znode;
-// we have no configuration of a broker, and no defaults of one.
+// we have no configuration of a broker, and so no defaults, but for the one that
+// kafka-topics cannot do without.
 func (e *Endpoint) describeConfigs(ctx context.Context, req *kmsg.DescribeConfigsRequest) (kmsg.Response, error) {
 	resp := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	for _, r := range req.Resources {
@@ -30,13 +31,23 @@ func (e *Endpoint) describeConfigs(ctx context.Context, req *kmsg.DescribeConfig
 			out.ErrorCode, out.ErrorMessage = int16(code), new(err.Error())
 		}
 		for _, name := range slices.Sorted(maps.Keys(set)) {
-			if r.ConfigNames == nil || slices.Contains(r.ConfigNames, name) {
+			if wantsConfig(r, name) {
 				out.Configs = append(out.Configs, configEntry(req, name, set[name], source))
 			}
+		}
+		if _, ok := set[minISR]; !ok && err == nil && r.ResourceType == kmsg.ConfigResourceTypeTopic && wantsConfig(r, minISR) {
+			out.Configs = append(out.Configs, configEntry(req, minISR, "1", kmsg.ConfigSourceDefaultConfig))
 		}
 		resp.Resources = append(resp.Resources, out)
 	}
 	return resp, nil
+}
+
+// minISR is what kafka-topics --describe compares the ISR with.
+const minISR = "min.insync.replicas"
+
+func wantsConfig(r kmsg.DescribeConfigsRequestResource, name string) bool {
+	return r.ConfigNames == nil || slices.Contains(r.ConfigNames, name)
 }
 
 // resourceConfigs gives what is set on one resource, and where it is set. An
@@ -47,10 +58,18 @@ func (e *Endpoint) resourceConfigs(ctx context.Context, r kmsg.DescribeConfigsRe
 		if why := kafka.ValidTopicName(r.ResourceName); why != "" {
 			return nil, 0, rowErr{refuse(kafka.InvalidTopicException, "%s", why)}
 		}
+		if err := e.reads.enter(ctx); err != nil {
+			return nil, 0, err
+		}
+		defer e.reads.leave()
 		set, err := e.configs.Topic(ctx, r.ResourceName)
 		return set, kmsg.ConfigSourceDynamicTopicConfig, err
 	case kmsg.ConfigResourceTypeBroker:
 		if r.ResourceName == "" {
+			if err := e.reads.enter(ctx); err != nil {
+				return nil, 0, err
+			}
+			defer e.reads.leave()
 			set, err := e.configs.BrokerDefaults(ctx)
 			return set, kmsg.ConfigSourceDynamicDefaultBrokerConfig, err
 		}
@@ -79,6 +98,7 @@ func (e *Endpoint) ownBroker(name string) events.RowError {
 func configEntry(req *kmsg.DescribeConfigsRequest, name, value string, source kmsg.ConfigSource) kmsg.DescribeConfigsResponseResourceConfig {
 	c := kmsg.NewDescribeConfigsResponseResourceConfig()
 	c.Name, c.Value, c.Source, c.ConfigType = name, new(value), source, configTypes[name]
+	c.IsDefault = source == kmsg.ConfigSourceDefaultConfig
 	if req.IncludeSynonyms {
 		s := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
 		s.Name, s.Value, s.Source = name, new(value), source

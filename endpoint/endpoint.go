@@ -4,13 +4,20 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/sirupsen/logrus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/wire"
 )
 
 // Loop is the controller's event queue. Put does not block.
@@ -34,39 +41,95 @@ type Options struct {
 	Listener string         // name of the listener the endpoint serves: brokers are shown by theirs of that name
 	Loop     Loop
 	Configs  Configs // nil: DescribeConfigs is not served
+	Log      logrus.FieldLogger
 
+	MaxConnections int // 0 is 4096
 	// MaxClientEvents and MaxBrokerEvents bound the events of this endpoint that
 	// are in the queue at one time; 0 is 256 and 1024. More wait for a place.
 	MaxClientEvents, MaxBrokerEvents int
 }
 
-// Endpoint answers requests. It has no goroutines of its own.
+const (
+	maxFrame    = 16 << 20 // bytes of a request: some 500 000 partitions to reassign
+	idleTimeout = 10 * time.Minute
+)
+
+// Endpoint answers the requests of one listener.
 type Endpoint struct {
 	id       kafka.BrokerID
 	listener string
 	loop     Loop
 	configs  Configs
+	log      logrus.FieldLogger
 	served   []api // by key, ascending
+	server   *wire.Server
+	handlers sync.WaitGroup
 
 	clients, brokers lane
+	whole            lane // descriptions of all topics
+	reads            lane // reads of configurations
 }
 
-// New makes an endpoint.
-func New(o Options) *Endpoint {
+// Serve answers requests that come in on ln, which it then owns, until Close.
+func Serve(ln net.Listener, o Options) *Endpoint {
+	e := newEndpoint(o)
+	table := make([]wire.APIVersion, len(e.served))
+	for i, a := range e.served {
+		table[i] = wire.APIVersion{Key: int16(a.key), VersionRange: kafka.VersionRange{Min: a.min, Max: a.max}}
+	}
+	e.server = wire.Serve(ln, wire.HandlerFunc(e.handle), wire.ServerOptions{Table: table, MaxFrame: maxFrame,
+		MaxConnections: o.MaxConnections, IdleTimeout: idleTimeout, Log: o.Log})
+	return e
+}
+
+func newEndpoint(o Options) *Endpoint {
 	if o.MaxClientEvents <= 0 {
 		o.MaxClientEvents = 256
 	}
 	if o.MaxBrokerEvents <= 0 {
 		o.MaxBrokerEvents = 1024
 	}
-	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs,
-		clients: make(lane, o.MaxClientEvents), brokers: make(lane, o.MaxBrokerEvents)}
+	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, log: o.Log,
+		clients: make(lane, o.MaxClientEvents), brokers: make(lane, o.MaxBrokerEvents),
+		whole: make(lane, 4), reads: make(lane, 8)}
+	if e.log == nil {
+		quiet := logrus.New()
+		quiet.SetOutput(io.Discard)
+		e.log = quiet
+	}
 	for _, a := range allAPIs() {
 		if a.key != kmsg.DescribeConfigs || o.Configs != nil {
 			e.served = append(e.served, a)
 		}
 	}
 	return e
+}
+
+// Addr is the address listened on.
+func (e *Endpoint) Addr() net.Addr { return e.server.Addr() }
+
+// Close stops listening, closes all connections and waits for what was being
+// answered. Events that are in the queue stay there; nobody reads their answers.
+func (e *Endpoint) Close() {
+	e.server.Close()
+	e.handlers.Wait()
+}
+
+// handle answers one request on a goroutine of its own, so that the server
+// meanwhile sees the client go away and ends ctx.
+func (e *Endpoint) handle(ctx context.Context, r *wire.Request) {
+	e.handlers.Add(1)
+	go func() {
+		defer e.handlers.Done()
+		resp, err := e.answer(ctx, r.Kafka)
+		if err != nil {
+			e.log.WithFields(logrus.Fields{"remote": r.Remote.String(), "client_id": r.ClientID, "key": r.Key, "version": r.Version, "error": err}).
+				Debug("request not answered")
+			r.Hangup()
+			return
+		}
+		r.Reply(resp)
+	}()
 }
 
 // handler answers one request. An error closes the connection.
@@ -85,7 +148,7 @@ func allAPIs() []api {
 		{kmsg.ControlledShutdown, 0, 3, on((*Endpoint).controlledShutdown)},
 		{kmsg.FindCoordinator, 0, 4, on((*Endpoint).findCoordinator)},
 		{kmsg.ListGroups, 0, 5, on((*Endpoint).listGroups)},
-		{kmsg.ApiVersions, 0, 4, on((*Endpoint).apiVersions)},
+		{kmsg.ApiVersions, 0, 4, nil}, // answered by wire.Server
 		{kmsg.CreateTopics, 0, 7, on((*Endpoint).createTopics)},
 		{kmsg.DeleteTopics, 0, 6, on((*Endpoint).deleteTopics)},
 		{kmsg.DescribeConfigs, 0, 4, on((*Endpoint).describeConfigs)},
@@ -115,14 +178,21 @@ func on[R kmsg.Request](f func(*Endpoint, context.Context, R) (kmsg.Response, er
 	}
 }
 
-// Handle answers one request, waiting for the loop where it must. An error
-// means that there is no answer and the connection is to be closed: the key or
-// version is not served, or ctx ended. It may be called from many goroutines.
-func (e *Endpoint) Handle(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+// answer gives the answer to one request, waiting for the loop where it must.
+// An error means that there is none and the connection is to be closed: the key
+// or version is not served, ctx ended, or a handler failed, which may cost the
+// one connection but not the controller.
+func (e *Endpoint) answer(ctx context.Context, req kmsg.Request) (resp kmsg.Response, err error) {
 	a, ok := e.api(kmsg.Key(req.Key()))
-	if !ok || req.GetVersion() < a.min || req.GetVersion() > a.max {
+	if !ok || a.handle == nil || req.GetVersion() < a.min || req.GetVersion() > a.max {
 		return nil, fmt.Errorf("%s v%d is not served", kmsg.NameForKey(req.Key()), req.GetVersion())
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s v%d: panic: %v", kmsg.NameForKey(req.Key()), req.GetVersion(), p)
+			e.log.WithFields(logrus.Fields{"error": err, "stack": string(debug.Stack())}).Error("a request's handler failed")
+		}
+	}()
 	return a.handle(e, ctx, req)
 }
 
@@ -139,18 +209,32 @@ func (e *Endpoint) api(key kmsg.Key) (api, bool) {
 // the queue of a loop that is busy.
 type lane chan struct{}
 
+// enter takes a place, or gives up with ctx.
+func (l lane) enter(ctx context.Context) error {
+	select {
+	case l <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for a place in the controller's queue: %w", ctx.Err())
+	}
+}
+
+func (l lane) leave() { <-l }
+
 // ask puts the event that build makes into the queue and waits for its answer.
 func ask[T any](ctx context.Context, e *Endpoint, l lane, build func(reply func(T)) events.Event) (T, error) {
 	var none T
-	select {
-	case l <- struct{}{}:
-	case <-ctx.Done():
-		return none, fmt.Errorf("waiting for a place in the controller's queue: %w", ctx.Err())
+	if err := l.enter(ctx); err != nil {
+		return none, err
 	}
 	answer := make(chan T, 1)
+	var answered atomic.Bool
 	e.loop.Put(build(func(t T) {
+		if answered.Swap(true) {
+			panic("endpoint: an event was answered twice")
+		}
 		answer <- t
-		<-l
+		l.leave()
 	}))
 	select {
 	case t := <-answer:
@@ -170,9 +254,17 @@ func timeoutContext(ctx context.Context, millis int32) (context.Context, context
 }
 
 // describe asks for the cluster and the named topics.
-func (e *Endpoint) describe(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
+func (e *Endpoint) describe(ctx context.Context, refs []events.TopicRef) (events.Cluster, error) {
 	return ask(ctx, e, e.clients, func(reply func(events.Cluster)) events.Event {
-		return events.Describe{Topics: refs, All: all, Reply: reply}
+		return events.Describe{Topics: refs, Reply: reply}
+	})
+}
+
+// describeAll asks for the cluster and all its topics, which is large: few of
+// these are in the queue at a time.
+func (e *Endpoint) describeAll(ctx context.Context) (events.Cluster, error) {
+	return ask(ctx, e, e.whole, func(reply func(events.Cluster)) events.Event {
+		return events.Describe{All: true, Reply: reply}
 	})
 }
 
@@ -214,3 +306,11 @@ func refuse(code kafka.ErrorCode, format string, args ...any) events.RowError {
 
 // notController answers a request that only the active controller serves.
 var notController = events.RowError{Error: kafka.NotController, Message: "this is not the active controller of the cluster"}
+
+// oneEach is err, or tells that the loop answered another number of rows.
+func oneEach(err error, asked, answered int) error {
+	if err == nil && asked != answered {
+		return fmt.Errorf("%d rows were asked for and %d answered", asked, answered)
+	}
+	return err
+}

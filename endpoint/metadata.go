@@ -52,19 +52,47 @@ func (e *Endpoint) metadata(ctx context.Context, req *kmsg.MetadataRequest) (kms
 	if why.Error != kafka.NoError {
 		return refusedMetadata(req, why), nil
 	}
-	// Illegal names are answered here and not asked for.
+	var c events.Cluster
+	var err error
 	var asked []events.TopicRef
-	for _, r := range refs {
-		if !r.ID.IsZero() || kafka.ValidTopicName(r.Name) == "" {
-			asked = append(asked, r)
+	if all {
+		c, err = e.describeAll(ctx)
+	} else {
+		for _, r := range refs { // illegal names are answered here and not asked for
+			if !r.ID.IsZero() || kafka.ValidTopicName(r.Name) == "" {
+				asked = append(asked, r)
+			}
 		}
+		c, err = e.describe(ctx, asked)
 	}
-	c, err := e.describe(ctx, asked, all)
 	if err != nil {
 		return nil, err
 	}
 	n := e.nodesOf(c)
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	n.describe(req, c, resp)
+	if all {
+		for _, t := range c.Topics {
+			if t.Error == kafka.NoError && len(t.Partitions) > 0 {
+				resp.Topics = append(resp.Topics, n.topic(req, t))
+			}
+		}
+		return resp, nil
+	}
+	found := make(map[events.TopicRef]events.TopicDescription, len(asked))
+	if len(c.Topics) == len(asked) { // none from a controller standing by
+		for i, t := range c.Topics {
+			found[asked[i]] = t
+		}
+	}
+	for _, r := range refs {
+		resp.Topics = append(resp.Topics, n.namedTopic(req, r, found))
+	}
+	return resp, nil
+}
+
+// describe fills in what the answer says about the cluster.
+func (n nodes) describe(req *kmsg.MetadataRequest, c events.Cluster, resp *kmsg.MetadataResponse) {
 	if c.ID != "" {
 		resp.ClusterID = new(c.ID)
 	}
@@ -79,24 +107,6 @@ func (e *Endpoint) metadata(ctx context.Context, req *kmsg.MetadataRequest) (kms
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = clusterOperations
 	}
-	if all {
-		for _, t := range c.Topics {
-			if t.Error == kafka.NoError && len(t.Partitions) > 0 {
-				resp.Topics = append(resp.Topics, n.topic(req, t))
-			}
-		}
-		return resp, nil
-	}
-	found := make(map[events.TopicRef]events.TopicDescription, len(asked))
-	for i, t := range c.Topics {
-		if i < len(asked) {
-			found[asked[i]] = t
-		}
-	}
-	for _, r := range refs {
-		resp.Topics = append(resp.Topics, n.namedTopic(req, r, found))
-	}
-	return resp, nil
 }
 
 // metadataRefs gives the topics asked for, each once; all stands for every topic.
@@ -227,7 +237,7 @@ func (e *Endpoint) describeCluster(ctx context.Context, req *kmsg.DescribeCluste
 		resp.ErrorMessage = new("this port serves brokers' endpoints (type 1) only")
 		return resp, nil
 	}
-	c, err := e.describe(ctx, nil, false)
+	c, err := e.describe(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

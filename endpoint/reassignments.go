@@ -30,6 +30,9 @@ func (e *Endpoint) alterReassignments(ctx context.Context, req *kmsg.AlterPartit
 		resp.ErrorCode, resp.ErrorMessage = int16(got.top), topMessage(got.top)
 		return resp, nil
 	}
+	if err := oneEach(nil, len(wanted), len(got.rows)); err != nil {
+		return nil, err
+	}
 	results := make(map[kafka.TopicPartition]events.RowError, len(wanted))
 	for i, w := range wanted {
 		results[w.Partition] = got.rows[i]

@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -262,20 +261,16 @@ func morePartitions(t kmsg.CreatePartitionsRequestTopic) events.MorePartitions {
 // deleteTopics: spec/admin-api.md §3.
 func (e *Endpoint) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) (kmsg.Response, error) {
 	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
-	refs, bothGiven := deletedRefs(req)
-	if bothGiven {
-		results := make([]events.DeletedTopic, len(refs))
-		for i, ref := range refs {
-			why := refuse(kafka.InvalidRequest, "a topic is given by its name or by its id, not by both")
-			results[i] = events.DeletedTopic{RowError: why, Name: ref.Name, ID: ref.ID}
-		}
-		return deleteTopicsAnswer(req, refs, results), nil
+	refs, refused := deletedRefs(req)
+	if err := e.settleRefused(ctx, refused, nil, nil); err != nil {
+		return nil, err
 	}
 	// A topic that is asked for twice is deleted once and answered twice.
 	var wanted []events.TopicRef
 	at := map[events.TopicRef]int{}
-	for _, ref := range refs {
-		if _, seen := at[ref]; !seen {
+	for i, ref := range refs {
+		_, bad := refused[i]
+		if _, seen := at[ref]; !seen && !bad {
 			at[ref] = len(wanted)
 			wanted = append(wanted, ref)
 		}
@@ -297,7 +292,11 @@ func (e *Endpoint) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReque
 	}
 	results := make([]events.DeletedTopic, len(refs))
 	for i, ref := range refs {
-		results[i] = rows[at[ref]]
+		if why, bad := refused[i]; bad {
+			results[i].RowError = why
+		} else {
+			results[i] = rows[at[ref]]
+		}
 	}
 	return deleteTopicsAnswer(req, refs, results), nil
 }
@@ -321,23 +320,40 @@ func (e *Endpoint) askDeleteTopics(ctx context.Context, wanted []events.TopicRef
 	return rows, oneEach(err, len(wanted), len(rows))
 }
 
-// deletedRefs gives the topics asked for, and whether one is given by name and id.
-func deletedRefs(req *kmsg.DeleteTopicsRequest) (refs []events.TopicRef, bothGiven bool) {
-	if req.Version < 6 {
-		for _, name := range req.TopicNames {
-			refs = append(refs, events.TopicRef{Name: name})
-		}
-		return refs, false
-	}
-	for _, t := range req.Topics {
-		ref := events.TopicRef{ID: t.TopicID}
-		if t.Topic != nil {
-			ref.Name = *t.Topic
+// deletedRefs gives the topics asked for, and the rows that are refused
+// whatever the cluster has. One row with both name and id refuses them all.
+func deletedRefs(req *kmsg.DeleteTopicsRequest) ([]events.TopicRef, map[int]events.RowError) {
+	var refs []events.TopicRef
+	refused := map[int]events.RowError{}
+	add := func(name *string, id kafka.TopicID) {
+		ref := events.TopicRef{ID: id}
+		switch {
+		case name != nil && *name != "":
+			ref.Name = *name
+		case name != nil: // the loop would take the empty name for "by id"
+			refused[len(refs)] = refuse(kafka.UnknownTopicOrPartition, "there is no topic with an empty name")
+		case id.IsZero():
+			refused[len(refs)] = refuse(kafka.UnknownTopicID, "a topic was given neither by name nor by id")
 		}
 		refs = append(refs, ref)
-		bothGiven = bothGiven || t.Topic != nil && !ref.ID.IsZero()
 	}
-	return refs, bothGiven
+	if req.Version < 6 {
+		for i := range req.TopicNames {
+			add(&req.TopicNames[i], kafka.TopicID{})
+		}
+		return refs, refused
+	}
+	both := false
+	for _, t := range req.Topics {
+		add(t.Topic, t.TopicID)
+		both = both || t.Topic != nil && t.TopicID != [16]byte{}
+	}
+	if both {
+		for i := range refs {
+			refused[i] = refuse(kafka.InvalidRequest, "a topic of the request has a name and an id; give one of them")
+		}
+	}
+	return refs, refused
 }
 
 func deleteTopicsAnswer(req *kmsg.DeleteTopicsRequest, refs []events.TopicRef, results []events.DeletedTopic) kmsg.Response {
@@ -348,8 +364,13 @@ func deleteTopicsAnswer(req *kmsg.DeleteTopicsRequest, refs []events.TopicRef, r
 		}
 		row := kmsg.NewDeleteTopicsResponseTopic()
 		row.ErrorCode, row.ErrorMessage, row.TopicID = int16(r.Error), message(r.RowError), refs[i].ID
-		if name := max(refs[i].Name, r.Name); name != "" || req.Version < 6 || refs[i].ID.IsZero() {
-			row.Topic = new(name)
+		switch {
+		case req.Version < 6:
+			row.Topic = &req.TopicNames[i]
+		case req.Topics[i].Topic != nil:
+			row.Topic = req.Topics[i].Topic
+		case r.Name != "": // by id: null as long as the id is unknown
+			row.Topic = new(r.Name)
 		}
 		resp.Topics = append(resp.Topics, row)
 	}
@@ -368,7 +389,7 @@ func (e *Endpoint) settleRefused(ctx context.Context, early, late map[int]events
 	for i := range late {
 		refs, at = append(refs, events.TopicRef{Name: name(i)}), append(at, i)
 	}
-	cluster, err := e.describe(ctx, refs, false)
+	cluster, err := e.describe(ctx, refs)
 	if err != nil {
 		return err
 	}
@@ -386,12 +407,4 @@ func (e *Endpoint) settleRefused(ctx context.Context, early, late map[int]events
 		}
 	}
 	return nil
-}
-
-// oneEach is err, or tells that the loop answered another number of rows.
-func oneEach(err error, asked, answered int) error {
-	if err == nil && asked != answered {
-		return fmt.Errorf("%d rows were asked for and %d answered", asked, answered)
-	}
-	return err
 }

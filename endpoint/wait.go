@@ -64,7 +64,7 @@ func (e *Endpoint) poll(ctx context.Context, deadline time.Time, open []wait) ([
 		for i, w := range open {
 			refs[i] = w.ref
 		}
-		cluster, err := e.describe(bounded, refs, false)
+		cluster, err := e.describe(bounded, refs)
 		switch {
 		case timedOut(ctx, err):
 			return open, nil
