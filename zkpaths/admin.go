@@ -72,7 +72,7 @@ func decodeReassignments(data []byte, strict bool) ([]Reassignment, error) {
 			m.Replicas, err = entry.brokers("replicas")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("entry %d of \"partitions\" %w", i, err)
+			return nil, fmt.Errorf("entry %d of \"partitions\": %w", i, err)
 		}
 		if at, twice := place[m.Partition]; twice {
 			moves[at] = m
@@ -149,7 +149,7 @@ func decodePartitions(data []byte) ([]kafka.TopicPartition, error) {
 			tp, err = entry.partition()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("entry %d of \"partitions\" %w", i, err)
+			return nil, fmt.Errorf("entry %d of \"partitions\": %w", i, err)
 		}
 		if !seen[tp] {
 			seen[tp] = true
