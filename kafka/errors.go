@@ -48,6 +48,7 @@ const (
 	BrokerIDNotRegistered       ErrorCode = 102
 	InconsistentTopicID         ErrorCode = 103
 	IneligibleReplica           ErrorCode = 107
+	NewLeaderElected            ErrorCode = 108
 	MismatchedEndpointType      ErrorCode = 114
 )
 
@@ -66,7 +67,7 @@ var errorNames = map[ErrorCode]string{
 	EligibleLeadersNotAvailable: "ELIGIBLE_LEADERS_NOT_AVAILABLE", ElectionNotNeeded: "ELECTION_NOT_NEEDED",
 	NoReassignmentInProgress: "NO_REASSIGNMENT_IN_PROGRESS", InvalidUpdateVersion: "INVALID_UPDATE_VERSION",
 	FeatureUpdateFailed: "FEATURE_UPDATE_FAILED", UnknownTopicID: "UNKNOWN_TOPIC_ID", BrokerIDNotRegistered: "BROKER_ID_NOT_REGISTERED",
-	InconsistentTopicID: "INCONSISTENT_TOPIC_ID", IneligibleReplica: "INELIGIBLE_REPLICA", MismatchedEndpointType: "MISMATCHED_ENDPOINT_TYPE",
+	InconsistentTopicID: "INCONSISTENT_TOPIC_ID", IneligibleReplica: "INELIGIBLE_REPLICA", NewLeaderElected: "NEW_LEADER_ELECTED", MismatchedEndpointType: "MISMATCHED_ENDPOINT_TYPE",
 }
 
 // String gives Kafka's name of the code.
