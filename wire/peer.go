@@ -1,0 +1,253 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/zkcontroller/zkcontroller/control"
+)
+
+// peer is the server's side of one connection; its methods run on the
+// connection's goroutine.
+type peer struct {
+	s     *Server
+	nc    net.Conn
+	br    *bufio.Reader
+	in    []byte     // room for a control request's frame
+	out   []byte     // room for an answer
+	watch chan error // set while a goroutine waits for the client's next byte
+}
+
+// header is a request's header.
+type header struct {
+	key, version int16
+	corr         int32
+	clientID     string
+}
+
+// complaint is why a connection is closed on a client that is at fault.
+type complaint struct {
+	reason       string
+	key, version int16
+	err          error
+}
+
+func (c *complaint) Error() string { return c.reason }
+
+var errHangup = errors.New("the handler closed the connection")
+
+func (s *Server) newPeer(nc net.Conn) *peer {
+	return &peer{s: s, nc: nc, br: bufio.NewReaderSize(nc, ioBuffer)}
+}
+
+// serve handles one request after the other until the connection ends.
+func (p *peer) serve(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	for err == nil {
+		err = p.one(ctx)
+	}
+	if p.watch != nil {
+		p.nc.Close()
+		<-p.watch
+	}
+	var c *complaint
+	if errors.As(err, &c) && ctx.Err() == nil {
+		fields := logrus.Fields{"listener": p.nc.LocalAddr().String(), "remote": p.nc.RemoteAddr().String()}
+		if c.key >= 0 {
+			fields["key"], fields["version"] = c.key, c.version
+		}
+		if c.err != nil {
+			fields["error"] = c.err
+		}
+		p.s.o.Log.WithFields(fields).Warn("connection closed: " + c.reason)
+	}
+}
+
+// one reads, handles and answers one request.
+func (p *peer) one(ctx context.Context) error {
+	frame, err := p.read()
+	if err != nil {
+		return err
+	}
+	r := &Request{Remote: p.nc.RemoteAddr(), Local: p.nc.LocalAddr(), answer: make(chan answer, 1)}
+	h, err := p.s.parse(frame, r)
+	if err != nil {
+		return &complaint{"a request cannot be read", h.key, h.version, err}
+	}
+	if h.key == keyAPIVersions {
+		return p.write(h, answer{kafka: p.s.apiVersions(h.version, r.Kafka)})
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.s.handler.Handle(ctx, r)
+	a, err := p.await(ctx, cancel, r)
+	if err != nil {
+		return err
+	}
+	return p.write(h, a)
+}
+
+// await gives the handler's answer. While it is not there, the connection is
+// watched, so that a client that leaves frees what waits on its behalf.
+func (p *peer) await(ctx context.Context, cancel context.CancelFunc, r *Request) (answer, error) {
+	select {
+	case a := <-r.answer:
+		return a, nil
+	default:
+	}
+	p.nc.SetReadDeadline(time.Time{})
+	watch := make(chan error, 1)
+	go func() {
+		_, err := p.br.Peek(1)
+		watch <- err
+	}()
+	p.watch = watch
+	for {
+		select {
+		case a := <-r.answer:
+			return a, nil
+		case err := <-watch:
+			p.watch, watch = nil, nil // nil error: the next request came before this one's answer
+			if err != nil {
+				cancel()
+				return answer{}, err
+			}
+		case <-ctx.Done():
+			return answer{}, ctx.Err()
+		}
+	}
+}
+
+// read gives the next request's frame. What it cannot be is found out from its
+// first eight bytes, before any more are read.
+func (p *peer) read() ([]byte, error) {
+	o := &p.s.o
+	var idle time.Time
+	if o.IdleTimeout > 0 {
+		idle = time.Now().Add(o.IdleTimeout)
+	}
+	p.nc.SetReadDeadline(idle)
+	if p.watch != nil {
+		err := <-p.watch
+		p.watch = nil
+		if err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.br.Peek(1); err != nil {
+		return nil, err
+	}
+	p.nc.SetReadDeadline(time.Now().Add(o.ReadTimeout))
+	b, err := p.br.Peek(8)
+	if err != nil {
+		return nil, cut(err, -1, -1)
+	}
+	size := int64(int32(binary.BigEndian.Uint32(b)))
+	key, version := int16(binary.BigEndian.Uint16(b[4:])), int16(binary.BigEndian.Uint16(b[6:]))
+	if size < 8 || size > int64(o.MaxFrame) {
+		return nil, &complaint{"no Kafka request", -1, -1, fmt.Errorf("a size of %d bytes is outside 8 to %d", size, o.MaxFrame)}
+	}
+	served, ok := p.s.table[key]
+	if !ok || version < served.Min || version > served.Max && key != keyAPIVersions {
+		return nil, &complaint{"the request is not served here", key, version, nil}
+	}
+	p.br.Discard(4)
+	var room []byte
+	if isControl(key) { // its decoding copies
+		room = p.in
+	}
+	frame, err := readBody(p.br, room, int(size))
+	if err != nil {
+		return nil, cut(err, key, version)
+	}
+	if isControl(key) && cap(frame) <= keepBuffer {
+		p.in = frame
+	} else {
+		p.in = nil
+	}
+	return frame, nil
+}
+
+// cut says what an error inside a frame means.
+func cut(err error, key, version int16) error {
+	if errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return &complaint{"the connection ended inside a request", key, version, err}
+}
+
+func isControl(key int16) bool {
+	switch control.Kind(key) {
+	case control.LeaderAndISRKey, control.UpdateMetadataKey, control.StopReplicaKey:
+		return true
+	}
+	return false
+}
+
+// parse reads header and body of a request that the table has into r.
+func (s *Server) parse(frame []byte, r *Request) (header, error) {
+	d := &reader{b: frame}
+	h := header{key: d.int16(), version: d.int16(), corr: d.int32()}
+	r.Key, r.Version = h.key, h.version
+	if h.key == keyAPIVersions && h.version > s.table[h.key].Max {
+		return h, nil // whatever else it has; the answer says which versions are known
+	}
+	if h.key != keyControlledShutdown || h.version > 0 {
+		h.clientID, _ = d.nullable()
+		r.ClientID = h.clientID
+	}
+	if isControl(h.key) {
+		d.flexible = h.version >= flexibleFrom(control.Kind(h.key))
+	} else {
+		r.Kafka = kmsg.RequestForKey(h.key)
+		r.Kafka.SetVersion(h.version)
+		d.flexible = r.Kafka.IsFlexible()
+	}
+	d.tags()
+	if d.err != nil {
+		return h, fmt.Errorf("header: %w", d.err)
+	}
+	var err error
+	if isControl(h.key) {
+		r.Control, r.KRaft, err = DecodeRequest(control.Kind(h.key), h.version, d.b)
+	} else {
+		err = readInto(r.Kafka, d.b)
+	}
+	return h, err
+}
+
+// write sends one answer.
+func (p *peer) write(h header, a answer) error {
+	if cap(p.out) > keepBuffer {
+		p.out = nil
+	}
+	out := append(p.out[:0], 0, 0, 0, 0)
+	out = appendInt32(out, h.corr)
+	switch {
+	case a.control != nil:
+		out = endStruct(out, h.version >= flexibleFrom(a.control.Kind))
+		out = AppendResponse(out, a.control, h.version)
+	case a.kafka != nil:
+		out = endStruct(out, a.kafka.IsFlexible() && h.key != keyAPIVersions)
+		out = a.kafka.AppendTo(out)
+	default:
+		return errHangup
+	}
+	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
+	p.out = out
+	p.nc.SetWriteDeadline(time.Now().Add(p.s.o.WriteTimeout))
+	if _, err := p.nc.Write(out); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return nil
+}
