@@ -14,10 +14,9 @@ import (
 
 // item is one queued request.
 type item struct {
-	req    control.Request
-	at     time.Time
-	body   *body // of an UpdateMetadata
-	merged int   // further UpdateMetadata requests it stands for
+	req  control.Request
+	at   time.Time // when it was queued
+	body *body     // of an UpdateMetadata
 }
 
 // channel is one broker's queue; run is its sender.
@@ -33,6 +32,7 @@ type channel struct {
 	mu         sync.Mutex
 	broker     kafka.Broker
 	queue      []item
+	aside      int // requests taken out of the queue to be coalesced
 	coalesceAt int // queue length that makes coalescing worth a try
 	inFlight   bool
 	connected  bool
@@ -68,7 +68,7 @@ func (c *channel) target() kafka.Broker {
 func (c *channel) stop() (waiting int, counters Counters) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waiting = len(c.queue)
+	waiting = c.aside + len(c.queue)
 	c.stopped, c.queue = true, nil
 	c.cancel()
 	return waiting, c.counters
@@ -77,7 +77,7 @@ func (c *channel) stop() (waiting int, counters Counters) {
 func (c *channel) snapshot() BrokerStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return BrokerStats{QueueSize: len(c.queue), InFlight: c.inFlight, Connected: c.connected, Counters: c.counters}
+	return BrokerStats{QueueSize: c.aside + len(c.queue), InFlight: c.inFlight, Connected: c.connected, Counters: c.counters}
 }
 
 // next waits for a request and takes it from the queue.
@@ -103,10 +103,10 @@ func (c *channel) take() (item, bool) {
 		return item{}, false
 	}
 	if len(c.queue) > c.coalesceAt {
-		before := len(c.queue)
-		c.queue = coalesce(c.queue)
-		c.counters.Merged += uint64(before - len(c.queue))
-		c.coalesceAt = max(coalesceAbove, 2*len(c.queue))
+		c.shorten()
+		if c.stopped {
+			return item{}, false
+		}
 	}
 	it := c.queue[0]
 	c.queue[0] = item{}
@@ -115,6 +115,23 @@ func (c *channel) take() (item, bool) {
 	c.counters.Requests++
 	c.counters.QueueTime += time.Since(it.at)
 	return it, true
+}
+
+// shorten coalesces the queue; c.mu is held, but not meanwhile, as the loop
+// must never wait for it.
+func (c *channel) shorten() {
+	long := c.queue
+	c.queue, c.aside = nil, len(long)
+	c.mu.Unlock()
+	short := coalesce(long, &c.d.bodies)
+	c.mu.Lock()
+	c.aside = 0
+	if c.stopped {
+		return
+	}
+	c.counters.Merged += uint64(len(long) - len(short))
+	c.coalesceAt = max(coalesceAbove, 2*len(short))
+	c.queue = append(short, c.queue...)
 }
 
 // count changes the counters.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -133,4 +132,3 @@ func newDispatcher(t *testing.T, o Options) (*Dispatcher, eventQueue) {
 	t.Cleanup(d.Close)
 	return d, q
 }
-
