@@ -77,9 +77,9 @@ func (e Endpoint) String() string {
 // Setting is one value and where it came from: "flag --zookeeper",
 // "environment ZKC_ZOOKEEPER", "file server.properties" or "default".
 type Setting struct {
-	Key    string `json:"key" yaml:"key"`
-	Value  string `json:"value" yaml:"value"`
-	Origin string `json:"origin" yaml:"origin"`
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Origin string `json:"origin,omitempty"`
 }
 
 // ValueError says which value is wrong, where it stands and what helps.
