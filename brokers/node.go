@@ -1,0 +1,227 @@
+package brokers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zkcontroller/zkcontroller/control"
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// ErrDown is the answer to a control request at a broker that is down: the
+// connection it came on should be dropped.
+var ErrDown = errors.New("the broker is down")
+
+// Node runs a Broker with real time: one goroutine owns it, one carries out
+// what waits for ZooKeeper, one what waits for the controller, so that neither
+// keeps control requests from being answered.
+type Node struct {
+	broker *Broker
+	world  World
+	inbox  inbox
+	done   chan struct{}        // closed when Run has ended
+	died   atomic.Pointer[life] // the present life of the process
+}
+
+// life is closed when the process dies, so that callers stop waiting.
+type life struct {
+	ended chan struct{}
+	once  sync.Once
+}
+
+func newLife() *life { return &life{ended: make(chan struct{})} }
+
+func (l *life) end() { l.once.Do(func() { close(l.ended) }) }
+
+// NewNode makes a Node that does nothing before Run.
+func NewNode(b *Broker, w World) *Node {
+	if w.Now == nil {
+		w.Now = time.Now
+	}
+	n := &Node{broker: b, world: w, done: make(chan struct{}), inbox: inbox{ready: make(chan struct{}, 1)}}
+	n.died.Store(newLife())
+	return n
+}
+
+// ID is the broker's id.
+func (n *Node) ID() kafka.BrokerID { return n.broker.ID() }
+
+// Options gives the broker's options with their defaults filled in.
+func (n *Node) Options() Options { return n.broker.Options() }
+
+// Metadata is the broker's metadata cache, for serving clients.
+func (n *Node) Metadata() *MetadataCache { return n.broker.Metadata() }
+
+// Post lets an event happen. It never blocks.
+func (n *Node) Post(ev Event) { n.inbox.put(ev) }
+
+// Stop asks for a stop in good order; Run ends when it is done.
+func (n *Node) Stop() { n.Post(Stop{}) }
+
+// HandleControl answers one control request. It waits while the broker starts
+// or hangs; the caller keeps the order of a connection by asking one at a time.
+// The error is ErrDown or the context's.
+func (n *Node) HandleControl(ctx context.Context, r control.Request) (control.Response, error) {
+	answer := make(chan control.Response, 1)
+	life := n.died.Load()
+	n.Post(Control{Request: r, Reply: func(resp control.Response) { answer <- resp }})
+	select {
+	case resp := <-answer:
+		return resp, nil
+	case <-life.ended:
+		return control.Response{}, ErrDown
+	case <-n.done:
+		return control.Response{}, ErrDown
+	case <-ctx.Done():
+		return control.Response{}, ctx.Err()
+	}
+}
+
+// Fault carries out an admin operation.
+func (n *Node) Fault(ctx context.Context, r FaultRequest) (FaultResponse, error) {
+	answer := make(chan FaultResponse, 1)
+	n.Post(Fault{Request: r, Reply: func(resp FaultResponse) { answer <- resp }})
+	select {
+	case resp := <-answer:
+		return resp, nil
+	case <-n.done:
+		return FaultResponse{}, ErrDown
+	case <-ctx.Done():
+		return FaultResponse{}, ctx.Err()
+	}
+}
+
+// Run starts the broker and serves it until it was stopped, could not start, or
+// ctx is done, which ends it like a crash.
+func (n *Node) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var workers sync.WaitGroup
+	defer close(n.done)
+	defer workers.Wait()
+	defer cancel()
+
+	zk, controller := make(chan Effect), make(chan Effect)
+	for _, ch := range []chan Effect{zk, controller} {
+		workers.Go(func() { n.work(ctx, ch) })
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var forZK, forController []Effect
+	n.Post(Start{})
+	for {
+		effects, exit := n.turn(ctx)
+		if exit != nil {
+			return exit.Err
+		}
+		for _, e := range effects {
+			if e.lane() == toZooKeeper {
+				forZK = append(forZK, e)
+			} else {
+				forController = append(forController, e)
+			}
+		}
+		if at, ok := n.broker.Deadline(); ok {
+			timer.Reset(time.Until(at))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			n.died.Load().end()
+			return ctx.Err()
+		case <-n.inbox.ready:
+		case <-timer.C:
+		case orNil(zk, forZK) <- first(forZK):
+			forZK = forZK[1:]
+		case orNil(controller, forController) <- first(forController):
+			forController = forController[1:]
+		}
+	}
+}
+
+// turn steps through all that has happened, and carries out what concerns the
+// process itself. What has to wait for others comes back.
+func (n *Node) turn(ctx context.Context) (slow []Effect, exit *Exit) {
+	events := append(n.inbox.take(), nil)
+	for _, ev := range events {
+		queue := n.broker.Step(time.Now(), ev)
+		for len(queue) > 0 {
+			e := queue[0]
+			queue = queue[1:]
+			if x, ok := e.(Exit); ok {
+				n.died.Load().end()
+				return nil, &x
+			}
+			if e.lane() != atOnce {
+				slow = append(slow, e)
+				continue
+			}
+			switch e.(type) {
+			case CloseSession, AbandonSession:
+				n.died.Load().end()
+			case OpenSession:
+				n.died.Store(newLife())
+			}
+			if ev := n.world.Perform(ctx, e); ev != nil {
+				queue = append(queue, n.broker.Step(time.Now(), ev)...)
+			}
+		}
+	}
+	return slow, nil
+}
+
+func (n *Node) work(ctx context.Context, effects <-chan Effect) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-effects:
+			if ev := n.world.Perform(ctx, e); ev != nil && ctx.Err() == nil {
+				n.Post(ev)
+			}
+		}
+	}
+}
+
+func orNil(ch chan Effect, waiting []Effect) chan Effect {
+	if len(waiting) == 0 {
+		return nil
+	}
+	return ch
+}
+
+func first(waiting []Effect) Effect {
+	if len(waiting) == 0 {
+		return nil
+	}
+	return waiting[0]
+}
+
+// inbox is a queue of events without a bound, so that brokers can tell each
+// other news without waiting.
+type inbox struct {
+	mu     sync.Mutex
+	events []Event
+	ready  chan struct{} // has one token while there may be events
+}
+
+func (i *inbox) put(ev Event) {
+	i.mu.Lock()
+	i.events = append(i.events, ev)
+	i.mu.Unlock()
+	select {
+	case i.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (i *inbox) take() []Event {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	events := i.events
+	i.events = nil
+	return events
+}
