@@ -3,6 +3,7 @@ package zkpaths
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func EncodeTopic(t Topic) []byte {
 	}
 	if t.Version >= 3 && !t.ID.IsZero() {
 		b = append(b, `,"topic_id":"`...)
-		b = append(b, t.ID.String()...)
+		b = base64.RawURLEncoding.AppendEncode(b, t.ID[:])
 		b = append(b, '"')
 	}
 	return append(b, '}')
@@ -212,8 +213,12 @@ func (x *lexer) topicID() (kafka.TopicID, bool) {
 	if !ok {
 		return kafka.TopicID{}, false
 	}
-	id, err := kafka.ParseTopicID(string(s))
-	return id, err == nil
+	var id kafka.TopicID
+	if len(s) != base64.RawURLEncoding.EncodedLen(len(id)) { // else it would not fit, or bring padding
+		return id, false
+	}
+	n, err := base64.RawURLEncoding.Decode(id[:], s)
+	return id, err == nil && n == len(id)
 }
 
 // slowTopic reads any JSON.
