@@ -150,8 +150,6 @@ func (c *Conn) start(key, version int16, flexible bool) {
 
 // roundTrip sends c.head and tail as one frame and gives the answer's body.
 func (c *Conn) roundTrip(ctx context.Context, tail []byte, flexibleHeader bool) ([]byte, error) {
-	deadline, _ := ctx.Deadline()
-	c.nc.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { c.nc.Close() })
 	body, err := c.exchange(tail, flexibleHeader)
 	if !stop() && err == nil {

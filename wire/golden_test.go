@@ -117,7 +117,9 @@ func without(r control.Request, version int16) control.Request {
 				b.Rack, b.HasRack = "", false
 			}
 			if version < 3 {
-				b.Endpoints = slices.DeleteFunc(slices.Clone(b.Endpoints), func(e kafka.Endpoint) bool { return e.Listener == "INTERNAL" || version == 0 && e.Protocol != kafka.Plaintext })
+				b.Endpoints = slices.DeleteFunc(slices.Clone(b.Endpoints), func(e kafka.Endpoint) bool {
+					return e.Listener == "INTERNAL" || version == 0 && e.Protocol != kafka.Plaintext
+				})
 			}
 		}
 	case *control.StopReplicaRequest:
