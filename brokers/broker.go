@@ -37,7 +37,6 @@ type Broker struct {
 	does  behaviour
 	log   logrus.FieldLogger
 	repl  Replication
-	make  func(view func(kafka.TopicPartition, int32, kafka.BrokerID) FollowerView) Replication
 	board *Board
 	cache *MetadataCache
 
@@ -74,6 +73,9 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
+	if opts.Replication == nil {
+		opts.Replication = func(view View) Replication { return newPaced(opts.CatchUp, opts.ReplicaLagTimeMax, view) }
+	}
 	if logs == nil {
 		quiet := logrus.New()
 		quiet.SetLevel(logrus.PanicLevel)
@@ -81,9 +83,6 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 	}
 	b := &Broker{opts: opts, does: behaviourOf(opts), log: logs, board: board, cache: newMetadataCache(),
 		disk: map[kafka.TopicPartition]kafka.TopicID{}}
-	b.make = func(view func(kafka.TopicPartition, int32, kafka.BrokerID) FollowerView) Replication {
-		return newPaced(opts.CatchUp, opts.ReplicaLagTimeMax, view)
-	}
 	b.forget()
 	return b, nil
 }
@@ -101,7 +100,7 @@ func (b *Broker) forget() {
 	b.goodbye = goodbye{}
 	b.faults.forget()
 	b.cache.clear()
-	b.repl = b.make(b.view)
+	b.repl = b.opts.Replication(b.view)
 }
 
 // ID is the broker's id.

@@ -130,7 +130,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			n.died.Load().end()
+			n.crash()
 			return ctx.Err()
 		case <-n.inbox.ready:
 		case <-timer.C:
@@ -140,6 +140,14 @@ func (n *Node) Run(ctx context.Context) error {
 			forController = forController[1:]
 		}
 	}
+}
+
+// crash leaves everything as a killed process would.
+func (n *Node) crash() {
+	n.died.Load().end()
+	n.world.Process.AbandonSession()
+	// Shutting a port that is to stay shut cannot fail in a way that matters now.
+	_ = n.world.Process.Listen(false)
 }
 
 // turn steps through all that has happened, and carries out what concerns the

@@ -61,6 +61,10 @@ type Options struct {
 	RegisterAttempts   int           // against another session's registration: 5
 	RegisterRetry      time.Duration // between them: 1 s
 	ControlledShutdown ControlledShutdownOptions
+
+	// Replication makes the part that knows how far followers are; nil is one
+	// without logs, which goes by time and faults alone.
+	Replication func(view View) Replication
 }
 
 // ControlledShutdownOptions are Kafka's controlled.shutdown.* keys.

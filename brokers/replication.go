@@ -43,6 +43,9 @@ type Leading struct {
 	NewLeader   bool             // false: re-elected, so what is known of followers stays
 }
 
+// View gives what the leader of a partition, in a leader epoch, sees of a follower.
+type View func(tp kafka.TopicPartition, leaderEpoch int32, follower kafka.BrokerID) FollowerView
+
 // FollowerView is what a leader sees of a follower: whether it fetches, since
 // when that is so, and how far behind it stays on purpose.
 type FollowerView struct {
@@ -56,7 +59,7 @@ type FollowerView struct {
 // one that does not falls behind at once.
 type paced struct {
 	catchUp, lag time.Duration
-	view         func(tp kafka.TopicPartition, leaderEpoch int32, follower kafka.BrokerID) FollowerView
+	view         View
 	led          map[kafka.TopicPartition]*ledPartition
 	fetches      fetchQueue
 }
@@ -77,7 +80,7 @@ type pacedFollower struct {
 
 // newPaced makes a Replication in which a follower needs catchUp to reach the
 // leader and lag is replica.lag.time.max.ms.
-func newPaced(catchUp, lag time.Duration, view func(kafka.TopicPartition, int32, kafka.BrokerID) FollowerView) *paced {
+func newPaced(catchUp, lag time.Duration, view View) *paced {
 	return &paced{catchUp: catchUp, lag: lag, view: view, led: map[kafka.TopicPartition]*ledPartition{}}
 }
 

@@ -1,7 +1,6 @@
 package isrnotify_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/isrnotify"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
 // start is +0 of every story. It is far from the zero time on purpose (spec/broker.md §0.4).
@@ -238,10 +238,6 @@ func TestWriteDuringCreate(t *testing.T) {
 
 // TestPayloadStaysWithinLimit encodes what a batch becomes, odd names included.
 func TestPayloadStaysWithinLimit(t *testing.T) {
-	type row struct {
-		Topic     string `json:"topic"`
-		Partition int32  `json:"partition"`
-	}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(200, 4000).Draw(t, "limit")
 		p := isrnotify.NewPropagator(isrnotify.Options{MaxPayload: limit}, start)
@@ -252,14 +248,7 @@ func TestPayloadStaysWithinLimit(t *testing.T) {
 		var all []kafka.TopicPartition
 		for _, batch := range batches {
 			all = append(all, batch...)
-			var rows []row
-			for _, tp := range batch {
-				rows = append(rows, row{tp.Topic, tp.Partition})
-			}
-			data, err := json.Marshal(map[string]any{"version": 1, "partitions": rows})
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := zkpaths.EncodeISRNotification(batch)
 			if len(data) > limit && len(batch) > 1 {
 				t.Fatalf("%d bytes for %d partitions, limit %d", len(data), len(batch), limit)
 			}
