@@ -27,7 +27,7 @@ const epochMillis = 1_690_000_000_000
 
 // NewZooKeeper gives an empty server.
 func NewZooKeeper() *ZooKeeper {
-	return &ZooKeeper{Tree: zkserver.NewTree(), listeners: map[zkserver.Watcher]func(zkpaths.Notice){}, next: 0x100000000000000}
+	return &ZooKeeper{Tree: zkserver.NewTree(), listeners: map[zkserver.Watcher]func(zkpaths.Notice){}, next: 0x7a0000000000000}
 }
 
 // Millis is the virtual wall-clock time.
