@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
 // NamePrefix begins the name of every announcement; ZooKeeper appends a number
@@ -30,25 +31,24 @@ func ParseName(name string) (seq int32, ok bool) {
 	return int32(n), true
 }
 
-// Announcement is one child of /isr_change_notification as it was read. Err
-// says why its payload could not be decoded; Partitions is then whatever was
-// understood, usually nothing.
+// Announcement is one child of /isr_change_notification as it was read.
 type Announcement struct {
-	Path       string
-	Partitions []kafka.TopicPartition
-	Err        error
+	Path string
+	Data []byte // nil is a null payload
 }
 
-// Union gives all announced partitions, each once and sorted, and the errors
-// of the announcements that could not be read, in the order given. A bad one
-// hurts only itself (spec/controller.md §1.11).
+// Union gives all announced partitions, each once and sorted, and, in the
+// order given, a *zkpaths.PayloadError for each announcement that could not be
+// read. A bad one hurts only itself (spec/controller.md §1.11).
 func Union(announcements []Announcement) (tps []kafka.TopicPartition, bad []error) {
 	seen := map[kafka.TopicPartition]struct{}{}
 	for _, a := range announcements {
-		if a.Err != nil {
-			bad = append(bad, fmt.Errorf("reading ISR announcement %s: %w", a.Path, a.Err))
+		named, err := zkpaths.DecodeISRNotification(a.Path, a.Data)
+		if err != nil {
+			bad = append(bad, err)
+			continue
 		}
-		for _, tp := range a.Partitions {
+		for _, tp := range named {
 			if _, ok := seen[tp]; !ok {
 				seen[tp] = struct{}{}
 				tps = append(tps, tp)

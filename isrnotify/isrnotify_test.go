@@ -1,7 +1,6 @@
 package isrnotify_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,7 +33,7 @@ func TestStories(t *testing.T) {
 			case "name":
 				return names(d.Input)
 			case "union":
-				return union(t, d.Input)
+				return union(d.Input)
 			}
 			d.Fatalf(t, "unknown directive %q", d.Cmd)
 			return ""
@@ -135,21 +134,13 @@ func names(input string) string {
 	return out.String()
 }
 
-func union(t *testing.T, input string) string {
+func union(input string) string {
 	var as []isrnotify.Announcement
 	for line := range strings.Lines(input) {
-		f := strings.Fields(line)
-		a := isrnotify.Announcement{Path: f[0]}
-		for _, s := range f[1:] {
-			if s == "bad" {
-				a.Err = errors.New("no JSON")
-				continue
-			}
-			tp, err := kafka.ParseTopicPartition(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a.Partitions = append(a.Partitions, tp)
+		path, data, hasData := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		a := isrnotify.Announcement{Path: path}
+		if hasData {
+			a.Data = []byte(data)
 		}
 		as = append(as, a)
 	}
