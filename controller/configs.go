@@ -1,0 +1,92 @@
+package controller
+
+import (
+	"context"
+	"strings"
+
+	"github.com/zkcontroller/zkcontroller/zkpaths"
+)
+
+// configWatch remembers how far /config/changes was read. In the original each
+// broker watches it and tells its controller part; a controller on its own has
+// to watch it itself (spec/admin-api.md §7.1).
+type configWatch struct {
+	seen int64 // highest sequence number handled
+}
+
+// startConfigWatch arms the watch. What is there already needs no handling: a
+// new controller reads a topic's configuration when an election depends on it.
+func (c *Controller) startConfigWatch(ctx context.Context) error {
+	n, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.ConfigChanges, true)
+	if err != nil {
+		return err
+	}
+	c.configs.seen = -1
+	for _, name := range n.Children {
+		if seq, ok := zkpaths.SequenceNumber(zkpaths.ConfigChangePath(name), zkpaths.ConfigChangePrefix); ok {
+			c.configs.seen = max(c.configs.seen, seq)
+		}
+	}
+	return nil
+}
+
+// onConfigChange reads the notifications above the last one handled and lets
+// topics whose configuration now allows unclean elections elect
+// (spec/controller.md §7.14). The notifications stay: brokers purge them.
+func (c *Controller) onConfigChange(ctx context.Context) error {
+	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.ConfigChanges, true)
+	if err != nil || list.Code != zkpaths.OK {
+		return err
+	}
+	var fresh []string
+	last := c.configs.seen
+	for _, name := range list.Children {
+		path := zkpaths.ConfigChangePath(name)
+		if seq, ok := zkpaths.SequenceNumber(path, zkpaths.ConfigChangePrefix); ok && seq > c.configs.seen {
+			fresh = append(fresh, path)
+			last = max(last, seq)
+		}
+	}
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, fresh, func(p string) string { return p }, false))
+	if err != nil {
+		return err
+	}
+	c.configs.seen = last
+	topics := map[string]bool{}
+	for i, n := range nodes {
+		if n.Code != zkpaths.OK {
+			continue
+		}
+		change, err := zkpaths.DecodeConfigChange(fresh[i], n.Data)
+		if err != nil {
+			c.report(err)
+			continue
+		}
+		if name, ok := strings.CutPrefix(change.EntityPath, "topics/"); ok && !topics[name] && c.state.Topic(name) != nil {
+			topics[name] = true
+			if err := c.topicConfigChanged(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Controller) topicConfigChanged(ctx context.Context, topic string) error {
+	path := zkpaths.TopicConfigPath(topic)
+	n, err := c.readOne(ctx, zkpaths.GetData, path, false)
+	if err != nil || n.Code != zkpaths.OK {
+		return err
+	}
+	config, err := zkpaths.DecodeConfig(path, n.Data)
+	if err != nil {
+		c.report(err)
+		return nil
+	}
+	c.repaired(path)
+	if config[uncleanKey] != "true" {
+		return nil
+	}
+	c.log.WithField("topic", topic).Info("unclean leader elections are allowed for the topic now")
+	return c.onTopicUncleanElectionEnabled(ctx, topic)
+}

@@ -1,0 +1,412 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkcontroller/zkcontroller/control"
+	"github.com/zkcontroller/zkcontroller/deletion"
+	"github.com/zkcontroller/zkcontroller/events"
+	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/reassign"
+	"github.com/zkcontroller/zkcontroller/statemachine"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
+)
+
+// firstBalance is when automatic balancing looks first after a failover (spec/controller.md §3.3 step 15).
+const firstBalance = 5 * time.Second
+
+// failover takes over, in the order of spec/controller.md §3.3. Reading with a
+// watch stands for the original's registering of handlers.
+func (c *Controller) failover(ctx context.Context) error {
+	if err := c.setUpFeatures(ctx); err != nil {
+		return fmt.Errorf("features: %w", err)
+	}
+	if err := c.armAdminWatches(ctx); err != nil {
+		return err
+	}
+	for _, dir := range []string{zkpaths.LogDirNotifications, zkpaths.ISRNotifications} {
+		if err := c.dropChildren(ctx, dir); err != nil {
+			return fmt.Errorf("clearing %s: %w", dir, err)
+		}
+	}
+	if err := c.load(ctx); err != nil {
+		return err
+	}
+	if err := c.loadDeletions(ctx); err != nil {
+		return err
+	}
+	c.batch.Metadata(c.state.BrokerIDs())
+	c.send()
+	if err := c.startReplicas(ctx); err != nil {
+		return err
+	}
+	if err := c.startPartitions(ctx); err != nil {
+		return err
+	}
+	c.ready = true
+	c.log.WithField("controller_epoch", c.state.Epoch).WithField("brokers", len(c.state.BrokerIDs())).
+		WithField("topics", len(c.state.Topics())).Info("ready")
+	if err := c.resumeReassignments(ctx); err != nil {
+		return err
+	}
+	if err := c.resumeDeletions(ctx); err != nil {
+		return err
+	}
+	if err := c.pendingPreferredElections(ctx); err != nil {
+		return err
+	}
+	if c.opts.AutoRebalance {
+		c.after(firstBalance, events.AutoPreferredElection{})
+	}
+	return c.startConfigWatch(ctx)
+}
+
+// armAdminWatches waits for the two admin znodes that tools create.
+func (c *Controller) armAdminWatches(ctx context.Context) error {
+	_, err := c.read(ctx, []zkpaths.Read{
+		{Op: zkpaths.Exists, Path: zkpaths.PreferredElection, Watch: true},
+		{Op: zkpaths.Exists, Path: zkpaths.ReassignPartitions, Watch: true},
+	})
+	return err
+}
+
+// dropChildren deletes notifications that a new controller need not read: it
+// reads the states themselves.
+func (c *Controller) dropChildren(ctx context.Context, dir string) error {
+	n, err := c.readOne(ctx, zkpaths.GetChildren, dir, true)
+	if err != nil || n.Code == zkpaths.NoNode {
+		return err
+	}
+	if n.Code != zkpaths.OK {
+		return n.Error(dir)
+	}
+	return c.deleteAll(ctx, dir, n.Children)
+}
+
+// deleteAll deletes children of a path, whatever became of single ones.
+func (c *Controller) deleteAll(ctx context.Context, dir string, children []string) error {
+	writes := make([]zkpaths.Write, len(children))
+	for i, name := range children {
+		writes[i] = zkpaths.Write{Op: zkpaths.Delete, Path: dir + "/" + name, Version: zkpaths.AnyVersion}
+	}
+	out, err := c.write(ctx, writes)
+	if err != nil {
+		return err
+	}
+	for i, o := range out {
+		if !o.OK() && o.Code != zkpaths.NoNode {
+			c.log.WithError(o.Error(writes[i].Path)).Warn("cannot delete a notification")
+		}
+	}
+	return nil
+}
+
+// load fills the memory from ZooKeeper and opens the channels.
+func (c *Controller) load(ctx context.Context) error {
+	brokers, _, err := c.readBrokers(ctx)
+	if err != nil {
+		return fmt.Errorf("loading brokers: %w", err)
+	}
+	for _, b := range brokers {
+		c.state.SetBroker(b)
+	}
+	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerTopics, true)
+	if err != nil {
+		return fmt.Errorf("loading topics: %w", err)
+	}
+	if list.Code != zkpaths.OK && list.Code != zkpaths.NoNode {
+		return fmt.Errorf("loading topics: %w", list.Error(zkpaths.BrokerTopics))
+	}
+	if _, err := c.loadTopics(ctx, list.Children, true); err != nil {
+		return fmt.Errorf("loading topics: %w", err)
+	}
+	if err := c.loadStates(ctx); err != nil {
+		return fmt.Errorf("loading partition states: %w", err)
+	}
+	for _, b := range c.state.Brokers() {
+		c.ch.Add(b)
+	}
+	return nil
+}
+
+// loadTopics reads topic znodes, arming their watches, and puts them into
+// memory. Unreadable ones are reported and left out. It gives those added.
+func (c *Controller) loadTopics(ctx context.Context, names []string, failover bool) ([]*statemachine.Topic, error) {
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, names, zkpaths.TopicPath, true))
+	if err != nil {
+		return nil, err
+	}
+	var added []*statemachine.Topic
+	for i, name := range names {
+		node, ok := c.decodeTopic(name, nodes[i])
+		if !ok {
+			continue
+		}
+		t := c.addTopic(name, node, failover)
+		t.ZKVersion = nodes[i].Stat.Version
+		if nodes[i].Code == zkpaths.OK {
+			added = append(added, t)
+		}
+	}
+	if err := c.giveTopicIDs(ctx, added); err != nil {
+		return nil, err
+	}
+	return added, nil
+}
+
+// decodeTopic reads one topic node. A node that is gone is a topic without
+// partitions for now: its removal is told by another watch.
+func (c *Controller) decodeTopic(name string, n zkpaths.Node) (zkpaths.Topic, bool) {
+	path := zkpaths.TopicPath(name)
+	if n.Code == zkpaths.NoNode {
+		return zkpaths.Topic{}, true
+	}
+	if n.Code != zkpaths.OK {
+		c.reportOnce(path, "cannot be read: "+n.Error(path).Error(), "give this process the right to read it")
+		return zkpaths.Topic{}, false
+	}
+	t, err := zkpaths.DecodeTopic(name, n.Data)
+	if err != nil {
+		c.report(err)
+		return zkpaths.Topic{}, false
+	}
+	c.repaired(path)
+	return t, true
+}
+
+// addTopic puts a topic into memory. Only at failover do adding and removing
+// replicas found in the node count as a move in progress (spec/controller.md §9, I-12).
+func (c *Controller) addTopic(name string, node zkpaths.Topic, failover bool) *statemachine.Topic {
+	t := c.state.AddTopic(name)
+	t.Damaged = false
+	if other := c.state.TopicByID(node.ID); other != nil && other != t {
+		c.reportOnce(zkpaths.TopicPath(name), fmt.Sprintf("topic id %s is that of topic %q already", node.ID, other.Name),
+			"give one of the two topics another topic_id, or remove the field")
+	} else {
+		c.state.SetTopicID(t, node.ID)
+	}
+	for _, p := range node.Partitions {
+		part := c.state.SetAssignment(t, p.Partition, p.ReplicaAssignment)
+		if failover && p.Reassigning() {
+			c.state.SetMoving(part.TopicPartition, true)
+		}
+	}
+	return t
+}
+
+// giveTopicIDs makes up ids for topics that have none and writes them,
+// conditional on the version read (spec/controller.md §7.15).
+func (c *Controller) giveTopicIDs(ctx context.Context, topics []*statemachine.Topic) error {
+	if c.opts.Version.Less(kafka.V2_8IV0) {
+		return nil
+	}
+	var writes []zkpaths.Write
+	var given []*statemachine.Topic
+	for _, t := range topics {
+		if !t.ID.IsZero() || c.damage[zkpaths.TopicPath(t.Name)] != "" {
+			continue
+		}
+		c.state.SetTopicID(t, c.opts.UUID())
+		given = append(given, t)
+		writes = append(writes, zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.TopicPath(t.Name), Data: c.policy.Node(t, reassign.AsKnown), Version: t.ZKVersion})
+	}
+	out, err := c.write(ctx, writes)
+	if err != nil {
+		return err
+	}
+	for i, o := range out {
+		if o.OK() {
+			given[i].ZKVersion = o.Version
+		} else { // somebody wrote first: the watch brings us back
+			c.state.SetTopicID(given[i], kafka.TopicID{})
+			c.log.WithField("topic", given[i].Name).WithError(o.Error(writes[i].Path)).Warn("could not write the topic's new id; trying again when the node changes")
+		}
+	}
+	return nil
+}
+
+// loadStates reads every state znode into the leadership cache.
+func (c *Controller) loadStates(ctx context.Context) error {
+	var ps []*statemachine.Partition
+	c.state.EachPartition(func(p *statemachine.Partition) { ps = append(ps, p) })
+	return c.cacheStates(ctx, ps)
+}
+
+// cacheStates reads the state znodes of ps into the leadership cache, without
+// a look at controller epochs. Missing and unreadable ones have no leadership.
+func (c *Controller) cacheStates(ctx context.Context, ps []*statemachine.Partition) error {
+	reads := make([]zkpaths.Read, len(ps))
+	for i, p := range ps {
+		reads[i] = zkpaths.Read{Op: zkpaths.GetData, Path: zkpaths.PartitionStatePath(p.TopicPartition)}
+	}
+	nodes, err := c.read(ctx, reads)
+	if err != nil {
+		return err
+	}
+	for i, p := range ps {
+		if zk := c.decodeState(p.TopicPartition, reads[i].Path, nodes[i]); zk.Err == nil {
+			p.SetLeadership(zk.Leadership)
+		}
+	}
+	return nil
+}
+
+// startReplicas is the replica state machine's start (spec/controller.md §5.5).
+func (c *Controller) startReplicas(ctx context.Context) error {
+	var online, offline []statemachine.Replica
+	c.state.EachPartition(func(p *statemachine.Partition) {
+		for _, id := range p.Assignment.Replicas {
+			r := statemachine.Replica{Partition: p, Broker: id}
+			if c.state.Online(p, id) {
+				p.SetReplica(id, statemachine.OnlineReplica)
+				online = append(online, r)
+			} else {
+				p.SetReplica(id, statemachine.ReplicaDeletionIneligible)
+				offline = append(offline, r)
+			}
+		}
+	})
+	if err := c.moveReplicas(ctx, online, statemachine.OnlineReplica); err != nil {
+		return err
+	}
+	return c.moveReplicas(ctx, offline, statemachine.OfflineReplica)
+}
+
+// startPartitions is the partition state machine's start (spec/controller.md §4.5).
+func (c *Controller) startPartitions(ctx context.Context) error {
+	c.state.EachPartition(func(p *statemachine.Partition) {
+		switch {
+		case !p.HasLeadership:
+			p.State = statemachine.NewPartition
+		case c.state.Online(p, p.Leader):
+			p.State = statemachine.OnlinePartition
+		default:
+			p.State = statemachine.OfflinePartition
+		}
+	})
+	_, err := c.triggerOnline(ctx, "")
+	return err
+}
+
+// triggerOnline elects leaders for all new and offline partitions, of one
+// topic or of all, that are not being deleted.
+func (c *Controller) triggerOnline(ctx context.Context, topic string) (moved, error) {
+	var ps []*statemachine.Partition
+	add := func(p *statemachine.Partition) {
+		if p.State == statemachine.NewPartition || p.State == statemachine.OfflinePartition {
+			ps = append(ps, p)
+		}
+	}
+	for _, t := range c.state.Topics() {
+		if (topic != "" && t.Name != topic) || c.state.Queued(t.Name) {
+			continue
+		}
+		for _, p := range t.Partitions() {
+			add(p)
+		}
+	}
+	return c.movePartitions(ctx, c.electable(ps), statemachine.OnlinePartition, statemachine.OfflineElection)
+}
+
+// electable leaves out new partitions whose state znode exists but cannot be
+// read: creating it would fail, and its damage was reported.
+func (c *Controller) electable(ps []*statemachine.Partition) []*statemachine.Partition {
+	if len(c.damage) == 0 {
+		return ps
+	}
+	return slices.DeleteFunc(ps, func(p *statemachine.Partition) bool {
+		return p.State == statemachine.NewPartition && c.damage[zkpaths.PartitionStatePath(p.TopicPartition)] != ""
+	})
+}
+
+// loadDeletions reads the deletion markers (spec/controller.md §3.3 steps 6 and 7).
+func (c *Controller) loadDeletions(ctx context.Context) error {
+	n, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.DeleteTopics, true)
+	if err != nil || n.Code == zkpaths.NoNode {
+		return err
+	}
+	if n.Code != zkpaths.OK {
+		return n.Error(zkpaths.DeleteTopics)
+	}
+	if !c.opts.DeleteTopics {
+		return c.deleteAll(ctx, zkpaths.DeleteTopics, n.Children)
+	}
+	for _, name := range n.Children {
+		if c.damage[zkpaths.TopicPath(name)] != "" && c.state.Topic(name) == nil {
+			continue // its replicas are not known: nothing is deleted by a guess
+		}
+		c.state.Queue(name)
+	}
+	for _, name := range deletion.IneligibleAtFailover(c.state) {
+		c.state.SetIneligible(name)
+	}
+	return nil
+}
+
+// readBrokers lists and reads /brokers/ids, arming all watches. What is no
+// broker, or cannot be read or addressed, is reported and left out; unreadable
+// has the ids of such registrations.
+func (c *Controller) readBrokers(ctx context.Context) (brokers []kafka.Broker, unreadable map[kafka.BrokerID]int64, err error) {
+	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerIDs, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	if list.Code != zkpaths.OK && list.Code != zkpaths.NoNode {
+		return nil, nil, list.Error(zkpaths.BrokerIDs)
+	}
+	var ids []kafka.BrokerID
+	for _, child := range list.Children {
+		id, ok := zkpaths.ParseBrokerID(child)
+		if !ok {
+			c.reportOnce(zkpaths.BrokerIDs+"/"+child, "the name is no broker id", "remove this znode; it is ignored meanwhile")
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, ids, zkpaths.BrokerPath, true))
+	if err != nil {
+		return nil, nil, err
+	}
+	unreadable = map[kafka.BrokerID]int64{}
+	for i, id := range ids {
+		if nodes[i].Code == zkpaths.NoNode {
+			continue
+		}
+		if b, ok := c.decodeBroker(id, nodes[i]); ok {
+			brokers = append(brokers, b)
+		} else {
+			unreadable[id] = nodes[i].Stat.Czxid
+		}
+	}
+	return brokers, unreadable, nil
+}
+
+func (c *Controller) decodeBroker(id kafka.BrokerID, n zkpaths.Node) (kafka.Broker, bool) {
+	path := zkpaths.BrokerPath(id)
+	if n.Code != zkpaths.OK {
+		c.reportOnce(path, "cannot be read: "+n.Error(path).Error(), "give this process the right to read it")
+		return kafka.Broker{}, false
+	}
+	r, err := zkpaths.DecodeBroker(id, n.Data)
+	if err != nil {
+		c.report(err)
+		return kafka.Broker{}, false
+	}
+	b := r.Broker
+	b.ID, b.Epoch = id, n.Stat.Czxid
+	if _, ok := control.PickEndpoint(b, c.opts.ControlListener); !ok {
+		c.reportOnce(path, fmt.Sprintf("no endpoint for listener %q", c.opts.ControlListener),
+			"let the broker advertise that listener, or set control.plane.listener.name; until then it gets no requests and counts as dead")
+		return kafka.Broker{}, false
+	}
+	if reason := c.features.refuses(b); reason != "" {
+		c.reportOnce(path, reason, "upgrade the broker; until then it counts as dead")
+		return kafka.Broker{}, false
+	}
+	c.repaired(path)
+	return b, true
+}

@@ -1,0 +1,687 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zkcontroller/zkcontroller/events"
+	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/reassign"
+	"github.com/zkcontroller/zkcontroller/statemachine"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
+)
+
+// move is one partition and the assignment it is to have.
+type move struct {
+	*statemachine.Partition
+	want kafka.ReplicaAssignment
+}
+
+// currentMoves goes on with what is in memory.
+func currentMoves(ps []*statemachine.Partition) []move {
+	out := make([]move, len(ps))
+	for i, p := range ps {
+		out[i] = move{p, p.Assignment}
+	}
+	return out
+}
+
+// onZkPartitionReassignment reads /admin/reassign_partitions (spec/controller.md
+// §7.9, §7.10). Reading re-arms the watch, whether the node is there or not, so
+// that the next one is noticed at once.
+func (c *Controller) onZkPartitionReassignment(ctx context.Context, changed bool) error {
+	if changed && c.policy == reassign.KIP455 {
+		_, err := c.readOne(ctx, zkpaths.Exists, zkpaths.ReassignPartitions, true)
+		return err
+	}
+	_, err := c.startZnodeMoves(ctx)
+	return err
+}
+
+// startZnodeMoves starts what the admin znode asks for and takes refused and
+// failed entries out of it. It gives the partitions that were started.
+func (c *Controller) startZnodeMoves(ctx context.Context) (map[kafka.TopicPartition]bool, error) {
+	entries, _, err := c.readReassignments(ctx)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	var moves []move
+	drop := map[kafka.TopicPartition]bool{}
+	started := map[kafka.TopicPartition]bool{}
+	for _, e := range entries {
+		m, refusal := c.znodeMove(e)
+		switch {
+		case refusal != nil:
+			c.log.WithFields(partitionFields(e.Partition)).WithField("path", zkpaths.ReassignPartitions).WithField("error", refusal.Code.String()).
+				Error("reassignment refused, and taken out of the znode: " + refusal.Reason)
+			drop[e.Partition] = true
+		case m.Partition != nil:
+			moves = append(moves, m)
+			started[e.Partition] = true
+		}
+	}
+	for tp, why := range c.tryMoves(ctx, moves) {
+		if isFatal(why) {
+			return started, why
+		}
+		c.log.WithFields(partitionFields(tp)).WithError(why).Error("reassignment failed, and is taken out of the znode")
+		drop[tp], started[tp] = true, false
+	}
+	if len(drop) == 0 {
+		return started, nil
+	}
+	return started, c.rewriteReassignments(ctx, func(e zkpaths.Reassignment) bool { return drop[e.Partition] })
+}
+
+// znodeMove checks one entry. No move and no refusal means: leave it alone.
+func (c *Controller) znodeMove(e zkpaths.Reassignment) (move, *reassign.Refusal) {
+	if r := reassign.CheckTarget(e.Replicas); r != nil {
+		return move{}, r
+	}
+	p, r := c.movable(e.Partition)
+	if r != nil {
+		return move{}, r
+	}
+	if c.policy == reassign.TwelveSteps {
+		if c.state.Moving(e.Partition) {
+			return move{}, nil // a running move is not replaced in the old flow
+		}
+		if slices.Equal(p.Assignment.Replicas, e.Replicas) && !p.Assignment.Reassigning() {
+			return move{}, &reassign.Refusal{Code: kafka.InvalidRequest, Reason: "the partition has exactly these replicas already"}
+		}
+	}
+	want := p.Assignment.ReassignTo(e.Replicas)
+	if r := reassign.CheckLeader(c.state, p, want); r != nil {
+		return move{}, r
+	}
+	return move{p, want}, nil
+}
+
+// movable gives a partition that may be moved now.
+func (c *Controller) movable(tp kafka.TopicPartition) (*statemachine.Partition, *reassign.Refusal) {
+	p := c.state.Partition(tp)
+	switch {
+	case c.state.Queued(tp.Topic):
+		return nil, &reassign.Refusal{Code: kafka.UnknownTopicOrPartition, Reason: "the topic is being deleted"}
+	case p == nil || len(p.Assignment.Replicas) == 0:
+		return nil, &reassign.Refusal{Code: kafka.UnknownTopicOrPartition, Reason: "there is no such partition"}
+	case p.Topic.Damaged:
+		return nil, &reassign.Refusal{Code: kafka.UnknownServerError, Reason: errDamaged.Error()}
+	case !p.HasLeadership:
+		return nil, &reassign.Refusal{Code: kafka.UnknownServerError, Reason: "the partition has no readable state, so it never had a leader or its state znode must be repaired first"}
+	}
+	return p, nil
+}
+
+// readReassignments reads the admin znode with a watch. An unreadable one is
+// reported and left in place; ok is false then.
+func (c *Controller) readReassignments(ctx context.Context) (entries []zkpaths.Reassignment, version int32, err error) {
+	nodes, err := c.read(ctx, []zkpaths.Read{
+		{Op: zkpaths.Exists, Path: zkpaths.ReassignPartitions, Watch: true},
+		{Op: zkpaths.GetData, Path: zkpaths.ReassignPartitions},
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	n := nodes[1]
+	if n.Code != zkpaths.OK {
+		if n.Code == zkpaths.NoNode {
+			c.repaired(zkpaths.ReassignPartitions)
+			return nil, 0, nil
+		}
+		return nil, 0, n.Error(zkpaths.ReassignPartitions)
+	}
+	entries, err = zkpaths.DecodeReassignments(n.Data, c.policy.Strict())
+	if err != nil {
+		c.report(err)
+		return nil, 0, nil
+	}
+	c.repaired(zkpaths.ReassignPartitions)
+	return entries, n.Stat.Version, nil
+}
+
+// rewriteReassignments takes entries out of the admin znode; the last one
+// takes the znode along. An unreadable znode stays as it is.
+func (c *Controller) rewriteReassignments(ctx context.Context, drop func(zkpaths.Reassignment) bool) error {
+	for range maxRetries {
+		entries, version, err := c.readReassignments(ctx)
+		if err != nil {
+			return err
+		}
+		rest := reassign.Remaining(entries, drop)
+		if len(rest) == len(entries) {
+			return nil
+		}
+		w := zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.ReassignPartitions, Data: zkpaths.EncodeReassignments(rest), Version: version}
+		if len(rest) == 0 {
+			w = zkpaths.Write{Op: zkpaths.Delete, Path: zkpaths.ReassignPartitions, Version: version}
+		}
+		out, err := c.write(ctx, []zkpaths.Write{w})
+		if err != nil {
+			return err
+		}
+		if out[0].Code != zkpaths.BadVersion {
+			if out[0].OK() && w.Op == zkpaths.Delete {
+				c.queue.Put(events.ZkPartitionReassignment{}) // somebody may have made the next one meanwhile
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: other writers won too often", zkpaths.ReassignPartitions)
+}
+
+// onAlterReassignments starts or cancels moves by request (spec/controller.md §7.9).
+func (c *Controller) onAlterReassignments(ctx context.Context, e events.AlterReassignments) error {
+	if c.policy == reassign.TwelveSteps {
+		e.Reply(kafka.UnsupportedVersion, nil)
+		return nil
+	}
+	rows := make([]events.RowError, len(e.Partitions))
+	var moves []move
+	index := map[kafka.TopicPartition]int{}
+	for i, row := range e.Partitions {
+		m, refusal := c.requestedMove(row)
+		if refusal != nil {
+			rows[i] = events.RowError{Error: refusal.Code, Message: refusal.Reason}
+			continue
+		}
+		if _, twice := index[row.Partition]; twice {
+			rows[i] = events.RowError{Error: kafka.InvalidRequest, Message: "the request names the partition twice"}
+			continue
+		}
+		index[row.Partition] = i
+		moves = append(moves, m)
+	}
+	var err error
+	if len(moves) > 0 {
+		err = c.rewriteReassignments(ctx, func(z zkpaths.Reassignment) bool { _, ok := index[z.Partition]; return ok })
+	}
+	if err == nil {
+		for tp, why := range c.tryMoves(ctx, moves) {
+			rows[index[tp]] = events.RowError{Error: kafka.UnknownServerError, Message: why.Error()}
+			if isFatal(why) {
+				err = why
+			}
+		}
+	}
+	if err != nil {
+		e.Reply(topLevel(err), nil)
+		return err
+	}
+	e.Reply(kafka.NoError, rows)
+	return nil
+}
+
+// requestedMove checks one row, in the original's order: the list first, then
+// whether there is such a partition (spec/controller.md §7.9, C-090).
+func (c *Controller) requestedMove(row events.ReassignmentRow) (move, *reassign.Refusal) {
+	var current kafka.ReplicaAssignment
+	known := c.state.Partition(row.Partition)
+	if known != nil {
+		current = known.Assignment
+	}
+	if !row.Cancel {
+		if r := reassign.CheckTarget(row.Target); r != nil {
+			return move{}, r
+		}
+		if r := reassign.CheckLive(c.state, current, row.Target); r != nil {
+			return move{}, r
+		}
+	} else if !current.Reassigning() {
+		return move{}, &reassign.Refusal{Code: kafka.NoReassignmentInProgress, Reason: "no reassignment of this partition is in progress"}
+	}
+	p, r := c.movable(row.Partition)
+	if r != nil {
+		return move{}, r
+	}
+	target := row.Target
+	if row.Cancel {
+		target = current.Original()
+	}
+	want := current.ReassignTo(target)
+	if r := reassign.CheckLeader(c.state, p, want); r != nil {
+		return move{}, r
+	}
+	return move{p, want}, nil
+}
+
+// topLevel is the code of a request whose event failed.
+func topLevel(err error) kafka.ErrorCode {
+	if isFatal(err) {
+		return kafka.NotController
+	}
+	return kafka.UnknownServerError
+}
+
+// isFatal tells whether an error ends our term, rather than one entity's change.
+func isFatal(err error) bool {
+	return errors.Is(err, zkpaths.ErrControllerMoved) || errors.Is(err, zkpaths.ErrFenceLost) ||
+		errors.Is(err, zkpaths.ErrSessionExpired) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// onListReassignments answers from memory.
+func (c *Controller) onListReassignments(e events.ListReassignments) {
+	tps := e.Partitions
+	if e.All {
+		tps = c.state.MovingPartitions()
+	}
+	var rows []events.OngoingReassignment
+	for _, tp := range tps {
+		if p := c.state.Partition(tp); p != nil && p.Assignment.Reassigning() {
+			rows = append(rows, events.OngoingReassignment{Partition: tp, ReplicaAssignment: p.Assignment})
+		}
+	}
+	e.Reply(kafka.NoError, rows)
+}
+
+// resumeReassignments goes on with moves found at failover: what the znode asks
+// for first, then every other move stored in a topic znode (spec/controller.md §3.3 step 12).
+func (c *Controller) resumeReassignments(ctx context.Context) error {
+	started, err := c.startZnodeMoves(ctx)
+	if err != nil {
+		return err
+	}
+	var rest []*statemachine.Partition
+	for _, tp := range c.state.MovingPartitions() {
+		p := c.state.Partition(tp)
+		if p == nil || started[tp] || !p.Assignment.Reassigning() {
+			continue
+		}
+		if reason := unresumable(p); reason != "" {
+			c.reportOnce(zkpaths.TopicPath(tp.Topic), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
+				"cancel it or set another target; the partition is left as it is")
+			c.state.SetMoving(tp, false)
+			continue
+		}
+		rest = append(rest, p)
+	}
+	for tp, why := range c.tryMoves(ctx, currentMoves(rest)) {
+		if isFatal(why) {
+			return why
+		}
+		c.log.WithFields(partitionFields(tp)).WithError(why).Error("could not go on with a reassignment; it is set aside")
+	}
+	return nil
+}
+
+// unresumable tells why a stored move must be set aside, or "".
+func unresumable(p *statemachine.Partition) string {
+	switch {
+	case len(p.Assignment.Target()) == 0:
+		return "its target has no replicas"
+	case !p.HasLeadership:
+		return "the partition has no readable state"
+	}
+	return ""
+}
+
+// tryMoves steps moves and gives what failed by partition. A fatal error
+// stands for every partition.
+func (c *Controller) tryMoves(ctx context.Context, moves []move) map[kafka.TopicPartition]error {
+	failed := map[kafka.TopicPartition]error{}
+	if len(moves) == 0 {
+		return failed
+	}
+	stored, bad, err := c.storeMoves(ctx, moves)
+	if err == nil {
+		err = c.stepMoves(ctx, stored)
+	}
+	for tp, why := range bad {
+		failed[tp] = why
+	}
+	if err != nil {
+		for _, m := range moves {
+			failed[m.TopicPartition] = err
+		}
+	}
+	return failed
+}
+
+// storeMoves is phase U: the new assignment goes to the topic znode and into
+// memory, and replicas that neither the old target nor the new one needs go.
+// One topic is written once, however many of its partitions move.
+func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []move, bad map[kafka.TopicPartition]error, err error) {
+	want := map[*statemachine.Partition]kafka.ReplicaAssignment{}
+	var topics []*statemachine.Topic
+	for _, m := range moves {
+		c.markIneligible("a reassignment is in progress", m.TopicPartition.Topic)
+		if !m.want.Equal(m.Assignment) {
+			want[m.Partition] = m.want
+			if !slices.Contains(topics, m.Partition.Topic) {
+				topics = append(topics, m.Partition.Topic)
+			}
+		}
+	}
+	failed, err := c.writeTopics(ctx, topics, func(p *statemachine.Partition) kafka.ReplicaAssignment { // U1
+		if a, ok := want[p]; ok {
+			return a
+		}
+		return p.Assignment
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	bad = map[kafka.TopicPartition]error{}
+	var unneeded []statemachine.Replica
+	for _, m := range moves {
+		if why := failed[m.TopicPartition.Topic]; why != nil {
+			bad[m.TopicPartition] = fmt.Errorf("writing the new assignment: %w", why)
+			continue
+		}
+		if _, changed := want[m.Partition]; changed {
+			unneeded = append(unneeded, replicas(m.Partition, kafka.Without(m.Assignment.Replicas, m.want.Replicas))...)
+			m.Partition.Assignment = m.want // U2
+			c.log.WithFields(partitionFields(m.TopicPartition)).WithField("replicas", m.want.Replicas).WithField("adding", m.want.Adding).
+				WithField("removing", m.want.Removing).Info("reassignment stored")
+		}
+		stored = append(stored, m)
+	}
+	return stored, bad, c.removeReplicas(ctx, unneeded) // U3
+}
+
+// removeReplicas stops and deletes replicas without waiting for the answers.
+func (c *Controller) removeReplicas(ctx context.Context, rs []statemachine.Replica) error {
+	return c.together(func() error {
+		for _, to := range []statemachine.ReplicaState{statemachine.OfflineReplica, statemachine.ReplicaDeletionStarted,
+			statemachine.ReplicaDeletionSuccessful, statemachine.NonExistentReplica} {
+			if err := c.moveReplicas(ctx, rs, to); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// stepMoves carries moves on that are stored: phase B for those whose target
+// is in sync, phase A for the others (spec/controller.md §7.9, "Step").
+func (c *Controller) stepMoves(ctx context.Context, moves []move) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	ps := make([]*statemachine.Partition, len(moves))
+	for i, m := range moves {
+		ps[i] = m.Partition
+		c.state.SetMoving(m.TopicPartition, true)
+	}
+	zk, err := c.readStates(ctx, ps, c.watchesStates())
+	if err != nil {
+		return err
+	}
+	var ready, waiting []*statemachine.Partition
+	for _, p := range ps {
+		if st := zk[p]; !p.Assignment.Reassigning() || (st.Err == nil && reassign.MayEnd(c.state, p, p.Assignment, st.Leadership)) {
+			ready = append(ready, p)
+		} else {
+			waiting = append(waiting, p)
+		}
+	}
+	if err := c.beginMoves(ctx, waiting); err != nil {
+		return err
+	}
+	return c.endMoves(ctx, ready)
+}
+
+// watchesStates tells whether leaders write ISRs themselves, so that the state
+// znodes of moving partitions have to be watched.
+func (c *Controller) watchesStates() bool { return c.opts.Version.Less(kafka.V2_7IV2) }
+
+// beginMoves is phase A: old and new replicas learn of each other under a
+// higher leader epoch.
+func (c *Controller) beginMoves(ctx context.Context, ps []*statemachine.Partition) error {
+	if len(ps) == 0 {
+		return nil
+	}
+	return c.together(func() error {
+		bumped, err := c.bumpEpochs(ctx, ps) // A1
+		if err != nil {
+			return err
+		}
+		var added []statemachine.Replica
+		for _, p := range bumped {
+			c.tellLeadership(p, p.Leadership, p.Assignment.Original(), false)
+			c.tellLeadership(p, p.Leadership, p.Assignment.Adding, true)
+			for _, id := range p.Assignment.Adding {
+				if p.Replica(id) == statemachine.NonExistentReplica { // a second A finds them there already
+					added = append(added, statemachine.Replica{Partition: p, Broker: id})
+				}
+			}
+		}
+		return c.moveReplicas(ctx, added, statemachine.NewReplica) // A2
+	})
+}
+
+// bumpEpochs raises leader epochs, leader and ISR staying as they are. It gives
+// the partitions that were written; the others are reported.
+func (c *Controller) bumpEpochs(ctx context.Context, ps []*statemachine.Partition) ([]*statemachine.Partition, error) {
+	var bumped []*statemachine.Partition
+	for round := 0; len(ps) > 0; round++ {
+		if round == maxRetries {
+			return bumped, fmt.Errorf("raising %d leader epochs: other writers won %d times in a row", len(ps), round)
+		}
+		zk, err := c.readStates(ctx, ps, false)
+		if err != nil {
+			return bumped, err
+		}
+		plan := c.state.PlanBumps(ps, zk)
+		out, err := c.write(ctx, plan.Writes)
+		if err != nil {
+			return bumped, err
+		}
+		res := plan.Settle(out)
+		for _, ch := range res.Done {
+			ch.Partition.SetLeadership(*ch.Leadership)
+			bumped = append(bumped, ch.Partition)
+		}
+		c.reportPartitions(statemachine.OnlinePartition, statemachine.ReassignElection, res)
+		ps = res.Retry
+	}
+	return bumped, nil
+}
+
+// endMoves is phase B. What it leaves to flushDirty are B6 and B7, the writes
+// of the topic and admin znodes: until then a new controller would do B again.
+func (c *Controller) endMoves(ctx context.Context, ps []*statemachine.Partition) error {
+	if len(ps) == 0 {
+		return nil
+	}
+	if err := c.together(func() error { return c.switchToTargets(ctx, ps) }); err != nil {
+		return err
+	}
+	var topics []string
+	for _, p := range ps {
+		c.dirty.add(p.TopicPartition, p.Assignment.Replicas) // B6, B7
+		c.state.SetMoving(p.TopicPartition, false)
+		topics = append(topics, p.TopicPartition.Topic)
+		c.log.WithFields(partitionFields(p.TopicPartition)).WithField("replicas", p.Assignment.Replicas).Info("reassignment completed")
+	}
+	slices.Sort(topics)
+	return c.resumeDeletionFor(ctx, slices.Compact(topics))
+}
+
+// switchToTargets is B1 to B5 and B8.
+func (c *Controller) switchToTargets(ctx context.Context, ps []*statemachine.Partition) error {
+	var added, removed []statemachine.Replica
+	for _, p := range ps {
+		added = append(added, replicas(p, p.Assignment.Adding)...)
+		removed = append(removed, replicas(p, p.Assignment.Removing)...)
+	}
+	if err := c.moveReplicas(ctx, added, statemachine.OnlineReplica); err != nil { // B1
+		return err
+	}
+	var elect, bump []*statemachine.Partition
+	for _, p := range ps {
+		p.Assignment = kafka.ReplicaAssignment{Replicas: p.Assignment.Target()} // B2
+		if slices.Contains(p.Assignment.Replicas, p.Leader) && c.state.Online(p, p.Leader) {
+			bump = append(bump, p)
+		} else {
+			elect = append(elect, p)
+		}
+	}
+	if _, err := c.movePartitions(ctx, elect, statemachine.OnlinePartition, statemachine.ReassignElection); err != nil { // B3
+		return err
+	}
+	bumped, err := c.bumpEpochs(ctx, bump)
+	if err != nil {
+		return err
+	}
+	for _, p := range bumped {
+		c.tellLeadership(p, p.Leadership, p.Assignment.Replicas, false)
+	}
+	if err := c.removeReplicas(ctx, removed); err != nil { // B4, B5
+		return err
+	}
+	c.tellMetadata(c.state.BrokerIDs(), ps) // B8
+	return nil
+}
+
+// completeMoves ends the moves among ps whose target is in sync by what memory
+// says, which the caller has just brought up to date.
+func (c *Controller) completeMoves(ctx context.Context, ps []*statemachine.Partition) error {
+	var ready []*statemachine.Partition
+	for _, p := range ps {
+		if c.state.Moving(p.TopicPartition) && p.HasLeadership && reassign.MayEnd(c.state, p, p.Assignment, p.Leadership) {
+			ready = append(ready, p)
+		}
+	}
+	return c.endMoves(ctx, ready)
+}
+
+// onReassignmentISRChange looks at the state znode of a moving partition whose
+// leader writes it itself (before 2.7-IV2).
+func (c *Controller) onReassignmentISRChange(ctx context.Context, tp kafka.TopicPartition) error {
+	p := c.state.Partition(tp)
+	if p == nil || !c.state.Moving(tp) {
+		return nil
+	}
+	zk, err := c.readStates(ctx, []*statemachine.Partition{p}, true)
+	if err != nil {
+		return err
+	}
+	if st := zk[p]; st.Err == nil && reassign.MayEnd(c.state, p, p.Assignment, st.Leadership) {
+		return c.endMoves(ctx, []*statemachine.Partition{p})
+	}
+	return nil
+}
+
+// dropDeletedMoves takes the entries of deleted topics out of the admin znode.
+func (c *Controller) dropDeletedMoves(ctx context.Context, topics []string) error {
+	return c.rewriteReassignments(ctx, func(e zkpaths.Reassignment) bool {
+		return slices.Contains(topics, e.Partition.Topic) && c.state.Topic(e.Partition.Topic) == nil
+	})
+}
+
+// ---- writes that are put off
+
+// dirtyTopics are topics with completed moves whose znodes still have the old
+// form, and the admin znode's entries that are done. Putting the writes off
+// keeps ten thousand moves of one topic from rewriting it ten thousand times.
+type dirtyTopics struct {
+	topics  map[string]bool
+	done    []zkpaths.Reassignment
+	written time.Time
+	waiting bool // a timer will come
+}
+
+// flushTopics is the timer event that only serves to let a flush follow it.
+type flushTopics struct{}
+
+func (flushTopics) Kind() events.Kind { return events.AlterPartitionReassignmentKind }
+func (flushTopics) Name() string      { return "FlushTopics" }
+
+const (
+	// largeTopic is the number of partitions from which a topic's znode is
+	// rewritten at most once per rewriteGap.
+	largeTopic = 100
+	rewriteGap = 250 * time.Millisecond
+)
+
+func (d *dirtyTopics) add(tp kafka.TopicPartition, target []kafka.BrokerID) {
+	if d.topics == nil {
+		d.topics = map[string]bool{}
+	}
+	d.topics[tp.Topic] = true
+	d.done = append(d.done, zkpaths.Reassignment{Partition: tp, Replicas: target})
+}
+
+func (d *dirtyTopics) forget(topic string) { delete(d.topics, topic) }
+
+// flushDirty follows every event. Small topics are written at once.
+func (c *Controller) flushDirty(ctx context.Context) {
+	if len(c.dirty.topics) == 0 && len(c.dirty.done) == 0 {
+		return
+	}
+	size := 0
+	for name := range c.dirty.topics {
+		if t := c.state.Topic(name); t != nil {
+			size = max(size, len(t.Partitions()))
+		}
+	}
+	now := c.opts.Now()
+	if wait := c.dirty.written.Add(rewriteGap).Sub(now); max(size, len(c.dirty.done)) >= largeTopic && wait > 0 {
+		if !c.dirty.waiting {
+			c.dirty.waiting = true
+			c.timers.After(wait, flushTopics{})
+		}
+		return
+	}
+	c.dirty.written = now
+	c.flushAllDirty(ctx)
+}
+
+// flushAllDirty is B6 and B7 of all moves completed since the last time.
+func (c *Controller) flushAllDirty(ctx context.Context) {
+	c.dirty.waiting = false
+	var topics []*statemachine.Topic
+	for name := range c.dirty.topics {
+		if t := c.state.Topic(name); t != nil && !t.Damaged {
+			topics = append(topics, t)
+		}
+	}
+	if len(topics) == 0 && len(c.dirty.done) == 0 {
+		return
+	}
+	slices.SortFunc(topics, func(a, b *statemachine.Topic) int { return cmp.Compare(a.Name, b.Name) })
+	failed, err := c.writeTopics(ctx, topics, reassign.AsKnown)
+	if err == nil {
+		for _, t := range topics {
+			if failed[t.Name] != nil {
+				c.log.WithField("topic", t.Name).WithError(failed[t.Name]).Error("the end of a reassignment could not be written; trying again")
+				continue
+			}
+			c.dirty.forget(t.Name)
+		}
+		err = c.dropDoneEntries(ctx)
+	}
+	if err != nil {
+		c.failed(ctx, flushTopics{}, err)
+	}
+}
+
+// dropDoneEntries takes exactly the completed entries out of the admin znode
+// (B7); those of topics whose znode could not be written wait.
+func (c *Controller) dropDoneEntries(ctx context.Context) error {
+	written := map[kafka.TopicPartition][]kafka.BrokerID{}
+	var waiting []zkpaths.Reassignment
+	for _, e := range c.dirty.done {
+		if c.dirty.topics[e.Partition.Topic] {
+			waiting = append(waiting, e)
+		} else {
+			written[e.Partition] = e.Replicas
+		}
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	err := c.rewriteReassignments(ctx, func(e zkpaths.Reassignment) bool {
+		target, ok := written[e.Partition]
+		return ok && slices.Equal(target, e.Replicas)
+	})
+	if err == nil {
+		c.dirty.done = waiting
+	}
+	return err
+}
