@@ -244,8 +244,9 @@ var tolerated = []struct {
 	{"topic", `{}`, `{"version":0,"partitions":{}}`},
 	{"topic", `{"version":"x","partitions":{}}`, `{"version":0,"partitions":{}}`},
 	{"topic", "\n{ \"partitions\" : { \"1\" : [ 2 , 1 ] , \"0\":[ ] } , \"version\" : 2 }\t", `{"version":2,"partitions":{"0":[],"1":[2,1]},"adding_replicas":{},"removing_replicas":{}}`},
-	{"topic", `{"removing_replicas":{"1":[3]},"adding_replicas":{"1":[2],"9":[4]},"partitions":{"1":[2,3],"0":[1]},"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}`,
+	{"topic", `{"removing_replicas":{"1":[3]},"adding_replicas":{"1":[2],"9":[4]},"partitions":{"1":[2,3],"0":[1]},"version":3}`,
 		`{"version":3,"partitions":{"0":[1],"1":[2,3]},"adding_replicas":{"1":[2]},"removing_replicas":{"1":[3]}}`},
+	{"topic", zeroID, `{"version":3,"partitions":{"0":[1]}}`},
 	{"topic", `{"version":3,"partitions":{"0":[1]},"topic_id":"q3nZk0V9TyWc1xE5oRr8tg=="}`, `{"version":3,"partitions":{"0":[1]},"topic_id":"q3nZk0V9TyWc1xE5oRr8tg"}`},
 	{"topic", `{"version":3,"new":{"a":[1,{"b":null}]},"partitions":{"0":[1]}}`, `{"version":3,"partitions":{"0":[1]}}`},
 	{"topic", `{"version":3,"partitions":{"0":[9]},"partitions":{"0":[1]}}`, `{"version":3,"partitions":{"0":[1]}}`},
@@ -266,6 +267,9 @@ var tolerated = []struct {
 	{"config_change", `{"version":1,"entity_type":"clients","entity_name":"<default>"}`, `{"version":2,"entity_path":"clients/<default>"}`},
 	{"producer_block", `{"broker":1,"block_start":0,"block_end":999}`, `{"version":1,"broker":1,"block_start":"0","block_end":"999"}`},
 }
+
+// zeroID is an id that means none.
+const zeroID = `{"version":3,"partitions":{"0":[1]},"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}`
 
 // TestTolerated: other forms that mean the same.
 func TestTolerated(t *testing.T) {
@@ -312,7 +316,7 @@ var unreadable = []struct {
 	{"topic", `{"partitions":null}`, `field "partitions"`},
 	{"topic", `{"partitions":{"x":[1]}}`, `the key "x"`},
 	{"topic", `{"partitions":{"-1":[1]}}`, `the key "-1"`},
-	{"topic", `{"partitions":{"0":[1],"00":[2]}}`, "partition 0 twice"},
+	{"topic", `{"partitions":{"0":[1],"00":[2]}}`, `the key "00"`},
 	{"topic", `{"partitions":{"0":null}}`, "not a list"},
 	{"topic", `{"partitions":{"0":[1.0]}}`, "not a 32-bit integer: 1.0"},
 	{"topic", `{"partitions":{"0":[null]}}`, "not a 32-bit integer: null"},

@@ -86,6 +86,9 @@ func comparable(codec string, text []byte) any {
 		return v
 	}
 	delete(o, "timestamp")
+	if o["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAA" {
+		delete(o, "topic_id") // Kafka writes the id that means none, if it read it
+	}
 	if list, ok := o["partitions"].([]any); ok {
 		slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	}
@@ -100,7 +103,19 @@ var judged = map[string]bool{"controller": true, "controller_epoch": true, "brok
 	"preferred": true, "isr": true, "log_dir": true, "config": true, "cluster_id": true, "producer_block": true, "features": true, "migration": true}
 
 // kafkaDiffers has the payloads of which Kafka 3.9.1 reads more or less than we do.
-var kafkaDiffers = map[string]string{}
+var kafkaDiffers = map[string]string{
+	"controller  7 ":        "only releases before 0.8 wrote the bare number",
+	"controller_epoch 12\n": "a line break behind the number changes nothing",
+	"controller_epoch -1":   "an epoch is never negative",
+	`producer_block {"broker":1,"block_start":0,"block_end":999}`:    "a plain number means the same",
+	`producer_block {"broker":1,"block_start":"10","block_end":"9"}`: "such a block would give ids out twice",
+	`topic {"partitions":{"-1":[1]}}`:                                "no partition has that number",
+	`topic {"partitions":{"0":[1],"00":[2]}}`:                        "which of the two is meant is a guess",
+	`preferred {"partitions":[{"topic":"","partition":0}]}`:          "no topic has that name",
+	`isr {"partitions":[{"topic":"a","partition":-1}]}`:              "no partition has that number",
+	`log_dir {"version":1,"broker":1}`:                               "what happened is not said",
+	`config {"version":1,"config":[]}`:                               "it is not a configuration, so there may be overrides that are not known",
+}
 
 // asNewest encodes value in the version that Kafka 3.9 would write.
 func asNewest(c codec, value any) []byte {
@@ -159,16 +174,20 @@ func TestKafkaAgrees(t *testing.T) {
 	for _, g := range goldens(t) {
 		try(g.codec, string(g.data))
 	}
+	if t.Failed() {
+		return
+	}
 	rapid.Check(t, func(r *rapid.T) {
 		kind := rapid.SampledFrom([]string{"state", "topic"}).Draw(r, "kind")
 		data := jsonText(r, kind)
 		c := find(t, kind)
 		_, ourErr := c.decode(data)
 		_, ok, reason := o.through(t, kind, data)
-		// Kafka takes negative partition numbers and other spellings of a
-		// number; a partition that is there twice is a guess.
-		if ourErr != nil && ok && !strings.Contains(ourErr.Error(), "no partition number") && !strings.Contains(ourErr.Error(), "twice") &&
-			!strings.Contains(ourErr.Error(), "adding_replicas") && !strings.Contains(ourErr.Error(), "removing_replicas") {
+		// Kafka takes odd spellings of a partition's number and negative ones, does
+		// not look at what moves in a partition that is not there, and cuts the
+		// recovery state down to a byte.
+		if ourErr != nil && ok && !slices.ContainsFunc([]string{"no partition number", "adding_replicas", "removing_replicas", "neither 0 nor 1"},
+			func(s string) bool { return strings.Contains(ourErr.Error(), s) }) {
 			r.Fatalf("%s %q: Kafka reads it, we do not: %v", kind, data, ourErr)
 		}
 		if ourErr == nil && !ok {

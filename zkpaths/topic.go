@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -268,14 +267,12 @@ func slowReplicaMap(o object, name string) (map[int32][]kafka.BrokerID, error) {
 	}
 	out := make(map[int32][]kafka.BrokerID, len(inner))
 	for _, key := range inner.names() {
-		n, err := strconv.ParseInt(key, 10, 32)
-		if err != nil || n < 0 {
+		n, ok := parseNumber(key)
+		if !ok { // "01" would leave open which of two lists is meant
 			return nil, field(name, fmt.Errorf("has the key %q, which is no partition number", key))
 		}
-		if _, twice := out[int32(n)]; twice {
-			return nil, field(name, fmt.Errorf("has partition %d twice", n))
-		}
-		if out[int32(n)], err = inner.brokers(key); err != nil {
+		var err error
+		if out[n], err = inner.brokers(key); err != nil {
 			return nil, field(name, err)
 		}
 	}
