@@ -188,7 +188,7 @@ func (c *Candidate) onNotice(n zkpaths.Notice) {
 		return
 	}
 	if _, gone := ev.(events.Reelect); gone && c.world.ElectByHand {
-		ev = events.ControllerChange{}
+		ev = events.Expire{} // resigns, and no more
 	}
 	c.Put(ev)
 }

@@ -26,6 +26,9 @@ type player struct {
 	fails     []string
 	skips     []string
 	toolSkips bool // a tool whose findings are expected was skipped
+	// toolWrites: a tool that changes znodes was skipped
+	toolWrites bool
+	tools      map[string]Tool
 
 	replies  []any
 	results  []any
@@ -49,8 +52,8 @@ type problem struct {
 type outcome struct{ fails, skips []string }
 
 // play runs a case from its given to its then.
-func play(c *Case) (out outcome) {
-	p := &player{c: c, epochs: map[int64]int64{}, clients: map[string]*client{}, first: -1, brokers: map[string]*brokerProcess{}}
+func play(c *Case, tools map[string]Tool) (out outcome) {
+	p := &player{c: c, tools: tools, epochs: map[int64]int64{}, clients: map[string]*client{}, first: -1, brokers: map[string]*brokerProcess{}}
 	defer func() {
 		if r := recover(); r != nil {
 			p.fail("panic: %v at %s", r, firstOwnLine(debug.Stack()))

@@ -246,6 +246,7 @@ func resume(p *player, s *Step) error {
 	}
 	c.Store.Reconnect()
 	c.Queue.ClearAndPut(ev)
+	c.Put(events.Expire{}) // of which it learns when it has done that
 	c.Paused = false
 	return nil
 }
@@ -410,13 +411,14 @@ func electLeaders(s *Step, answer func(any)) (events.Event, error) {
 	return ev, nil
 }
 
-var errorCodes = func() map[string]kafka.ErrorCode {
+// errorCodes gives Kafka's error codes by name.
+func errorCodes() map[string]kafka.ErrorCode {
 	m := map[string]kafka.ErrorCode{}
 	for c := kafka.ErrorCode(-1); c < 130; c++ {
 		m[c.String()] = c
 	}
 	return m
-}()
+}
 
 // reply is a broker's answer to the controller's last request of that kind.
 func reply(p *player, s *Step) error {
@@ -439,7 +441,7 @@ func reply(p *player, s *Step) error {
 			if err != nil {
 				return err
 			}
-			e, ok := errorCodes[code]
+			e, ok := errorCodes()[code]
 			if !ok {
 				return fmt.Errorf("unknown error code %q", code)
 			}
@@ -447,10 +449,20 @@ func reply(p *player, s *Step) error {
 		}
 	}
 	last := p.lastRequest(from, s)
+	if last == nil && s.API == "StopReplica" && !s.Delete {
+		// A plain stop may have gone out together with the deletion: its answer
+		// is then one to a request of the same rows that deletes nothing.
+		stop := &control.StopReplicaRequest{}
+		for tp := range codes {
+			stop.Partitions = append(stop.Partitions, control.StopPartition{TopicPartition: tp})
+		}
+		last = stop
+		c.Put(events.StopReplicaResponse{Broker: from, Errors: codes, Request: stop})
+	}
 	if last == nil {
 		return fmt.Errorf("broker %d was sent no %s to answer", from, s.API)
 	}
-	p.w.Answer(sim.Answered{From: from, To: c.ID, Response: control.Response{Kind: last.Kind(), Error: errorCodes[orNone(s.Error)], Errors: codes, Request: last}})
+	p.w.Answer(sim.Answered{From: from, To: c.ID, Response: control.Response{Kind: last.Kind(), Error: errorCodes()[orNone(s.Error)], Errors: codes, Request: last}})
 	return nil
 }
 
