@@ -41,11 +41,12 @@ type arm struct {
 // arms is the set of watches. A path is armed once: the library adds a channel
 // for every request with a watch and never takes one away.
 type arms struct {
-	mu sync.Mutex
-	m  map[armKey]*arm
+	mu   sync.Mutex
+	m    map[armKey]*arm
+	away map[string]struct{} // paths that are watched, or were last, on the bulk connection
 }
 
-func newArms() *arms { return &arms{m: map[armKey]*arm{}} }
+func newArms() *arms { return &arms{m: map[armKey]*arm{}, away: map[string]struct{}{}} }
 
 // begin marks a watch before the request that arms it is sent, so that its
 // notice finds the mark however fast it comes. nil: it is armed already.
@@ -70,6 +71,9 @@ func (a *arms) commit(n *arm, seen arm) {
 	if a.m[n.key] == n {
 		n.armed, n.exists = true, seen.exists
 		n.czxid, n.mzxid, n.pzxid = seen.czxid, seen.mzxid, seen.pzxid
+		if n.home == onBulk {
+			a.away[n.key.path] = struct{}{}
+		}
 	}
 }
 
@@ -95,30 +99,50 @@ func (a *arms) fire(t zkpaths.NoticeType, path string) {
 	if t == zkpaths.NodeChildrenChanged || t == zkpaths.NodeDeleted {
 		delete(a.m, armKey{childTable, path})
 	}
+	if t == zkpaths.NodeDeleted {
+		delete(a.away, path)
+	}
 }
 
-// all copies the watches of one connection; those on their way too, since
-// their request may have been executed.
+// all copies the watches of one connection.
 func (a *arms) all(h home) []arm {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []arm
 	for _, n := range a.m {
-		if n.home == h {
+		if n.home == h && n.armed {
 			out = append(out, *n)
 		}
 	}
 	return out
 }
 
-// homeOf tells which connection holds the watch of a path.
-func (a *arms) homeOf(k armKey) (home, bool) {
+// any tells whether a connection holds a watch.
+func (a *arms) any(h home) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := a.m[k]; n != nil && n.armed {
-		return n.home, true
+	for _, n := range a.m {
+		if n.home == h && n.armed {
+			return true
+		}
 	}
-	return onMain, false
+	return false
+}
+
+// isAway tells whether a path's watch is, or was last, on the bulk connection:
+// reading it there is as fresh as its notice, and arms it in one packet.
+func (a *arms) isAway(path string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.away[path]
+	return ok
+}
+
+// leave makes a path's next watch a main one.
+func (a *arms) leave(path string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.away, path)
 }
 
 // forget drops the mark of a path.

@@ -22,6 +22,7 @@ type link struct {
 	epoch time.Time       // base of heard
 
 	zxid    atomic.Int64 // highest zxid in an answer
+	blind   atomic.Bool  // a notice without a zxid came (servers before 3.9), and no answer since
 	heard   atomic.Int64 // time of the last bytes from the server, since epoch
 	granted atomic.Int64 // negotiated session time-out
 	packets atomic.Int64 // frames sent
@@ -226,10 +227,20 @@ func (w *wire) nextFrame() error {
 		if h, err = w.br.Peek(20); err != nil {
 			return err
 		}
-		raise(&w.link.zxid, int64(binary.BigEndian.Uint64(h[8:])))
+		w.note(int32(binary.BigEndian.Uint32(h[4:])), int64(binary.BigEndian.Uint64(h[8:])))
 	}
 	w.left = 4 + n
 	return nil
+}
+
+// note keeps the zxid of a frame. An answer covers every notice before it.
+func (w *wire) note(xid int32, zxid int64) {
+	raise(&w.link.zxid, zxid)
+	if xid == -1 {
+		w.link.blind.Store(zxid <= 0 || w.link.blind.Load())
+	} else if zxid > 0 {
+		w.link.blind.Store(false)
+	}
 }
 
 // raise sets a to at least v.

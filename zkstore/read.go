@@ -2,6 +2,7 @@ package zkstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -13,10 +14,36 @@ import (
 // errors are zkpaths.ErrSessionExpired and ctx's.
 func (s *Session) Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error) {
 	nodes := make([]zkpaths.Node, len(reads))
+	if len(reads) >= bulkFrom || slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return s.arms.isAway(s.outer(r.Path)) }) {
+		if err := s.readBulk(ctx, reads, nodes); !errors.Is(err, errNoBulk) {
+			if err != nil {
+				return nil, err
+			}
+			return nodes, nil
+		}
+		clear(nodes)
+	}
+	if err := s.freshen(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.readMain(ctx, reads, nodes); err != nil {
 		return nil, err
 	}
 	return nodes, nil
+}
+
+// freshen lets the main connection's server catch up with what the bulk
+// connection has shown: views never go back in time.
+func (s *Session) freshen(ctx context.Context) error {
+	blind := s.bulk.blind.Load()
+	if s.bulk.seen.Load() >= blind && s.link.zxid.Load() >= s.bulk.shown.Load() {
+		return nil
+	}
+	if err := s.Sync(ctx); err != nil {
+		return err
+	}
+	raise(&s.bulk.seen, blind)
+	return nil
 }
 
 // readMain reads over the main connection, InFlight at a time.

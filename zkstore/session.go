@@ -40,6 +40,7 @@ type Session struct {
 	conn   *zk.Conn
 	ready  chan struct{} // closed when conn is set
 	acls   aclSet
+	bulk   *bulk
 	arms   *arms
 	queue  *notices
 	stats  counters
@@ -76,6 +77,7 @@ func Dial(ctx context.Context, opt Options, notify func(zkpaths.Notice)) (*Sessi
 		cancel: cancel, over: make(chan struct{}), expired: make(chan struct{}), loopDone: make(chan struct{}),
 		change: make(chan struct{}),
 	}
+	s.bulk = newBulk(s)
 	conn, events, err := zk.Connect(opt.Servers, opt.SessionTimeout, zk.WithEventCallback(s.onEvent),
 		zk.WithHostProvider(s.link), zk.WithDialer(s.link.dial), zk.WithLogger(quiet{s.log}), zk.WithLogInfo(false))
 	if err != nil {
@@ -294,8 +296,28 @@ func (s *Session) setState(st State) {
 	s.change = make(chan struct{})
 }
 
+// track counts goroutines that Close waits for; false: it is too late to start any.
+func (s *Session) track(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.wg.Add(n)
+	}
+	return !s.ended
+}
+
 // end makes the session over; true for the first caller.
 func (s *Session) end(st State) bool {
+	if !s.setEnded(st) {
+		return false
+	}
+	if st == Expired {
+		s.bulk.close(false)
+	}
+	return true
+}
+
+func (s *Session) setEnded(st State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -445,6 +467,7 @@ func (s *Session) Close(ctx context.Context) error {
 		} else {
 			s.cancel()
 		}
+		s.bulk.close(up)
 		s.wg.Add(1)
 		go func() { defer s.wg.Done(); s.conn.Close() }()
 		select {
