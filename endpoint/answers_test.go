@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,19 +16,43 @@ import (
 )
 
 // smallConfigs are configurations as ZooKeeper has them.
-type smallConfigs struct{}
+type smallConfigs struct {
+	mu     sync.Mutex
+	orders map[string]string
+}
 
-func (smallConfigs) Topic(_ context.Context, topic string) (map[string]string, error) {
+func newSmallConfigs() *smallConfigs {
+	return &smallConfigs{orders: map[string]string{"retention.ms": "1000", "cleanup.policy": "compact", "later.key": "x"}}
+}
+
+func (c *smallConfigs) AlterTopic(ctx context.Context, topic string, change func(map[string]string) (map[string]string, error)) error {
+	set, err := c.Topic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	after, err := change(set)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.orders = after
+	return nil
+}
+
+func (c *smallConfigs) Topic(_ context.Context, topic string) (map[string]string, error) {
 	switch topic {
 	case "orders":
-		return map[string]string{"retention.ms": "1000", "cleanup.policy": "compact", "later.key": "x"}, nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.orders, nil
 	case "broken":
 		return nil, errors.New("/config/topics/broken: no JSON (repair or delete it)")
 	}
 	return nil, fmt.Errorf("topic %q: %w", topic, kafka.UnknownTopicOrPartition)
 }
 
-func (smallConfigs) BrokerDefaults(context.Context) (map[string]string, error) {
+func (*smallConfigs) BrokerDefaults(context.Context) (map[string]string, error) {
 	return map[string]string{"log.retention.ms": "5"}, nil
 }
 
@@ -40,7 +65,7 @@ func small(t testing.TB, prepare func(l *smallLoop)) (*Endpoint, *smallLoop) {
 		prepare(l)
 	}
 	l.start(t)
-	return newEndpoint(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l, Configs: smallConfigs{}}), l
+	return newEndpoint(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l, Configs: newSmallConfigs()}), l
 }
 
 func TestCreateTopicsOwnChecks(t *testing.T) {
@@ -498,26 +523,95 @@ func TestDescribeConfigs(t *testing.T) {
 }
 
 func TestAlterConfigs(t *testing.T) {
+	type op = kmsg.IncrementalAlterConfigsRequestResourceConfig
+	const set, del, add, sub = kmsg.IncrementalAlterConfigOpSet, kmsg.IncrementalAlterConfigOpDelete, kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract
+	o := func(name string, kind kmsg.IncrementalAlterConfigOp, value string) op {
+		return op{Name: name, Op: kind, Value: &value}
+	}
+	const throttled = "leader.replication.throttled.replicas"
+	const before = "map[cleanup.policy:compact later.key:x retention.ms:1000]"
+	for _, c := range []struct {
+		test  string
+		kind  kmsg.ConfigResourceType
+		name  string
+		ops   []op
+		want  kafka.ErrorCode
+		after string
+	}{
+		{"our own throttle is taken and ignored", kmsg.ConfigResourceTypeBroker, "9999", []op{o("leader.replication.throttled.rate", set, "1")}, kafka.NoError, before},
+		{"another broker", kmsg.ConfigResourceTypeBroker, "1", nil, kafka.InvalidRequest, before},
+		{"all brokers", kmsg.ConfigResourceTypeBroker, "", nil, kafka.InvalidRequest, before},
+		{"client metrics", kmsg.ConfigResourceTypeClientMetrics, "m", nil, kafka.InvalidRequest, before},
+		{"set and delete", kmsg.ConfigResourceTypeTopic, "orders", []op{o("segment.bytes", set, "99"), o("retention.ms", del, "")}, kafka.NoError, "map[cleanup.policy:compact later.key:x segment.bytes:99]"},
+		{"delete what is not there", kmsg.ConfigResourceTypeTopic, "orders", []op{{Name: "no.such", Op: del}, {Name: throttled, Op: del}}, kafka.NoError, before},
+		{"append to the present list, new items only", kmsg.ConfigResourceTypeTopic, "orders", []op{o("cleanup.policy", add, "compact,delete")}, kafka.NoError,
+			"map[cleanup.policy:compact,delete later.key:x retention.ms:1000]"},
+		{"append to the default", kmsg.ConfigResourceTypeTopic, "orders", []op{o(throttled, add, "0:1,1:2")}, kafka.NoError, before[:len(before)-1-len(" retention.ms:1000")] + " " + throttled + ":0:1,1:2 retention.ms:1000]"},
+		{"subtract down to a list that is not legal", kmsg.ConfigResourceTypeTopic, "orders", []op{o("cleanup.policy", sub, "compact")}, kafka.InvalidConfig, before},
+		{"append to no list", kmsg.ConfigResourceTypeTopic, "orders", []op{o("retention.ms", add, "1")}, kafka.InvalidConfig, before},
+		{"append to an unknown key", kmsg.ConfigResourceTypeTopic, "orders", []op{o("no.such", add, "1")}, kafka.UnknownServerError, before},
+		{"set an unknown key", kmsg.ConfigResourceTypeTopic, "orders", []op{o("no.such", set, "1")}, kafka.InvalidConfig, before},
+		{"a bad value", kmsg.ConfigResourceTypeTopic, "orders", []op{o("retention.ms", set, "1d")}, kafka.InvalidConfig, before},
+		{"values that contradict each other", kmsg.ConfigResourceTypeTopic, "orders", []op{o("min.compaction.lag.ms", set, "9"), o("max.compaction.lag.ms", set, "8")}, kafka.InvalidConfig, before},
+		{"a key twice", kmsg.ConfigResourceTypeTopic, "orders", []op{o("retention.ms", set, "1"), o("retention.ms", del, "")}, kafka.InvalidRequest, before},
+		{"a null value", kmsg.ConfigResourceTypeTopic, "orders", []op{{Name: "retention.ms", Op: set}}, kafka.InvalidRequest, before},
+		{"an unknown operation", kmsg.ConfigResourceTypeTopic, "orders", []op{o("retention.ms", 7, "1")}, kafka.UnknownServerError, before},
+		{"an unknown topic", kmsg.ConfigResourceTypeTopic, "none", nil, kafka.UnknownTopicOrPartition, before},
+		{"an empty name", kmsg.ConfigResourceTypeTopic, "", nil, kafka.InvalidRequest, before},
+		{"an unreadable znode", kmsg.ConfigResourceTypeTopic, "broken", nil, kafka.UnknownServerError, before},
+	} {
+		t.Run(c.test, func(t *testing.T) {
+			e, _ := small(t, nil)
+			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: c.kind, ResourceName: c.name, Configs: c.ops}}
+			for _, validateOnly := range []bool{true, false} {
+				req.ValidateOnly = validateOnly
+				r := answer[*kmsg.IncrementalAlterConfigsResponse](t, e, req).Resources[0]
+				if got := kafka.ErrorCode(r.ErrorCode); got != c.want || (r.ErrorMessage == nil) != (got == kafka.NoError) {
+					t.Errorf("validate only %v: %v (%v), want %v", validateOnly, got, r.ErrorMessage, c.want)
+				}
+				want := c.after
+				if validateOnly {
+					want = before
+				}
+				if d := cmp.Diff(want, fmt.Sprint(e.configs.(*smallConfigs).orders)); d != "" {
+					t.Errorf("validate only %v: %s", validateOnly, d)
+				}
+			}
+			req.Resources = append(req.Resources, req.Resources[0])
+			for _, r := range answer[*kmsg.IncrementalAlterConfigsResponse](t, e, req).Resources {
+				if r.ErrorCode != int16(kafka.InvalidRequest) {
+					t.Errorf("twice in a request: %v", kafka.ErrorCode(r.ErrorCode))
+				}
+			}
+		})
+	}
+}
+
+// The older request replaces all of a topic's keys.
+func TestAlterConfigsWholeSet(t *testing.T) {
 	e, _ := small(t, nil)
-	inc := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	old := kmsg.NewPtrAlterConfigsRequest()
-	for _, r := range []struct {
-		kind kmsg.ConfigResourceType
-		name string
-	}{{kmsg.ConfigResourceTypeBroker, "9999"}, {kmsg.ConfigResourceTypeBroker, "1"}, {kmsg.ConfigResourceTypeBroker, ""}, {kmsg.ConfigResourceTypeTopic, "orders"}} {
-		inc.Resources = append(inc.Resources, kmsg.IncrementalAlterConfigsRequestResource{ResourceType: r.kind, ResourceName: r.name})
-		old.Resources = append(old.Resources, kmsg.AlterConfigsRequestResource{ResourceType: r.kind, ResourceName: r.name})
-	}
-	want := []int16{0, 42, 42, 42}
-	var got, gotOld []int16
-	for _, r := range answer[*kmsg.IncrementalAlterConfigsResponse](t, e, inc).Resources {
-		got = append(got, r.ErrorCode)
-	}
-	for _, r := range answer[*kmsg.AlterConfigsResponse](t, e, old).Resources {
-		gotOld = append(gotOld, r.ErrorCode)
-	}
-	if d := cmp.Diff([][]int16{want, want}, [][]int16{got, gotOld}); d != "" {
-		t.Error(d)
+	value := "7"
+	for _, c := range []struct {
+		configs []kmsg.AlterConfigsRequestResourceConfig
+		want    kafka.ErrorCode
+		after   string
+	}{
+		{[]kmsg.AlterConfigsRequestResourceConfig{{Name: "retention.ms"}}, kafka.InvalidRequest, "map[cleanup.policy:compact later.key:x retention.ms:1000]"},
+		{[]kmsg.AlterConfigsRequestResourceConfig{{Name: "no.such", Value: &value}}, kafka.InvalidConfig, "map[cleanup.policy:compact later.key:x retention.ms:1000]"},
+		{[]kmsg.AlterConfigsRequestResourceConfig{{Name: "flush.ms", Value: &value}, {Name: "flush.ms", Value: &value}}, kafka.InvalidRequest, "map[cleanup.policy:compact later.key:x retention.ms:1000]"},
+		{[]kmsg.AlterConfigsRequestResourceConfig{{Name: "flush.ms", Value: &value}}, kafka.NoError, "map[flush.ms:7]"},
+		{nil, kafka.NoError, "map[]"},
+	} {
+		req := kmsg.NewPtrAlterConfigsRequest()
+		req.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "orders", Configs: c.configs}}
+		r := answer[*kmsg.AlterConfigsResponse](t, e, req).Resources[0]
+		if got := kafka.ErrorCode(r.ErrorCode); got != c.want {
+			t.Errorf("%v: %v, want %v", c.configs, got, c.want)
+		}
+		if d := cmp.Diff(c.after, fmt.Sprint(e.configs.(*smallConfigs).orders)); d != "" {
+			t.Error(d)
+		}
 	}
 }
 

@@ -32,12 +32,13 @@ func serveSmall(t testing.TB, prepare func(l *smallLoop)) (addr string, l *small
 	}
 	l.start(t)
 	brokers := []kafka.Broker{l.brokers[0], l.brokers[1], l.brokers[3]}
+	configs := newSmallConfigs()
 	for i := range brokers {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		controller = Serve(ln, Options{ID: brokers[i].ID, Listener: "PLAINTEXT", Loop: l, Configs: smallConfigs{}})
+		controller = Serve(ln, Options{ID: brokers[i].ID, Listener: "PLAINTEXT", Loop: l, Configs: configs})
 		t.Cleanup(controller.Close)
 		port := int32(ln.Addr().(*net.TCPAddr).Port)
 		brokers[i].Endpoints = []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "127.0.0.1", Port: port}}

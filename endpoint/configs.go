@@ -2,7 +2,6 @@ package endpoint
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -25,11 +24,8 @@ func (e *Endpoint) describeConfigs(ctx context.Context, req *kmsg.DescribeConfig
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err != nil {
-			code := kafka.UnknownServerError
-			errors.As(err, &code)
-			out.ErrorCode, out.ErrorMessage = int16(code), new(err.Error())
-		}
+		why := rowOf(err)
+		out.ErrorCode, out.ErrorMessage = int16(why.Error), message(why)
 		for _, name := range slices.Sorted(maps.Keys(set)) {
 			if wantsConfig(r, name) {
 				out.Configs = append(out.Configs, configEntry(req, name, set[name], source))
@@ -97,7 +93,7 @@ func (e *Endpoint) ownBroker(name string) events.RowError {
 
 func configEntry(req *kmsg.DescribeConfigsRequest, name, value string, source kmsg.ConfigSource) kmsg.DescribeConfigsResponseResourceConfig {
 	c := kmsg.NewDescribeConfigsResponseResourceConfig()
-	c.Name, c.Value, c.Source, c.ConfigType = name, new(value), source, configTypes[name]
+	c.Name, c.Value, c.Source, c.ConfigType = name, new(value), source, configType(name)
 	c.IsDefault = source == kmsg.ConfigSourceDefaultConfig
 	if req.IncludeSynonyms {
 		s := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
@@ -107,77 +103,8 @@ func configEntry(req *kmsg.DescribeConfigsRequest, name, value string, source km
 	return c
 }
 
-// alterConfigs and incrementalAlterConfigs take what tools set on every node of
-// the broker list, throttles mostly, and do nothing: we replicate no logs
-// (spec/control-plane.md §5.2).
-func (e *Endpoint) alterConfigs(_ context.Context, req *kmsg.AlterConfigsRequest) (kmsg.Response, error) {
-	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
-	for _, r := range req.Resources {
-		row := kmsg.NewAlterConfigsResponseResource()
-		row.ResourceType, row.ResourceName = r.ResourceType, r.ResourceName
-		why := e.alterable(r.ResourceType, r.ResourceName)
-		row.ErrorCode, row.ErrorMessage = int16(why.Error), message(why)
-		resp.Resources = append(resp.Resources, row)
-	}
-	return resp, nil
-}
-
-func (e *Endpoint) incrementalAlterConfigs(_ context.Context, req *kmsg.IncrementalAlterConfigsRequest) (kmsg.Response, error) {
-	resp := req.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
-	for _, r := range req.Resources {
-		row := kmsg.NewIncrementalAlterConfigsResponseResource()
-		row.ResourceType, row.ResourceName = r.ResourceType, r.ResourceName
-		why := e.alterable(r.ResourceType, r.ResourceName)
-		row.ErrorCode, row.ErrorMessage = int16(why.Error), message(why)
-		resp.Resources = append(resp.Resources, row)
-	}
-	return resp, nil
-}
-
-func (e *Endpoint) alterable(kind kmsg.ConfigResourceType, name string) events.RowError {
-	if kind == kmsg.ConfigResourceTypeBroker {
-		return e.ownBroker(name)
-	}
-	return refuse(kafka.InvalidRequest, "the controller's port does not change the configuration of resources of type %d; ask a broker", kind)
-}
-
-// configTypes are the types of topic configurations (spec/admin-api.md §7.4);
-// a key that is missing has no known type.
-var configTypes = map[string]kmsg.ConfigType{
-	"cleanup.policy":                          kmsg.ConfigTypeList,
-	"compression.gzip.level":                  kmsg.ConfigTypeInt,
-	"compression.lz4.level":                   kmsg.ConfigTypeInt,
-	"compression.type":                        kmsg.ConfigTypeString,
-	"compression.zstd.level":                  kmsg.ConfigTypeInt,
-	"delete.retention.ms":                     kmsg.ConfigTypeLong,
-	"file.delete.delay.ms":                    kmsg.ConfigTypeLong,
-	"flush.messages":                          kmsg.ConfigTypeLong,
-	"flush.ms":                                kmsg.ConfigTypeLong,
-	"follower.replication.throttled.replicas": kmsg.ConfigTypeList,
-	"index.interval.bytes":                    kmsg.ConfigTypeInt,
-	"leader.replication.throttled.replicas":   kmsg.ConfigTypeList,
-	"local.retention.bytes":                   kmsg.ConfigTypeLong,
-	"local.retention.ms":                      kmsg.ConfigTypeLong,
-	"max.compaction.lag.ms":                   kmsg.ConfigTypeLong,
-	"max.message.bytes":                       kmsg.ConfigTypeInt,
-	"message.downconversion.enable":           kmsg.ConfigTypeBoolean,
-	"message.format.version":                  kmsg.ConfigTypeString,
-	"message.timestamp.after.max.ms":          kmsg.ConfigTypeLong,
-	"message.timestamp.before.max.ms":         kmsg.ConfigTypeLong,
-	"message.timestamp.difference.max.ms":     kmsg.ConfigTypeLong,
-	"message.timestamp.type":                  kmsg.ConfigTypeString,
-	"min.cleanable.dirty.ratio":               kmsg.ConfigTypeDouble,
-	"min.compaction.lag.ms":                   kmsg.ConfigTypeLong,
-	"min.insync.replicas":                     kmsg.ConfigTypeInt,
-	"preallocate":                             kmsg.ConfigTypeBoolean,
-	"remote.log.copy.disable":                 kmsg.ConfigTypeBoolean,
-	"remote.log.delete.on.disable":            kmsg.ConfigTypeBoolean,
-	"remote.storage.enable":                   kmsg.ConfigTypeBoolean,
-	"retention.bytes":                         kmsg.ConfigTypeLong,
-	"retention.ms":                            kmsg.ConfigTypeLong,
-	"segment.bytes":                           kmsg.ConfigTypeInt,
-	"segment.index.bytes":                     kmsg.ConfigTypeInt,
-	"segment.jitter.ms":                       kmsg.ConfigTypeLong,
-	"segment.ms":                              kmsg.ConfigTypeLong,
-	"unclean.leader.election.enable":          kmsg.ConfigTypeBoolean,
+// configType is Kafka's number of a configuration's type, 0 if we do not know it.
+func configType(name string) kmsg.ConfigType {
+	c, _ := kafka.TopicConfigFor(name)
+	return kmsg.ConfigType(c.Type)
 }

@@ -25,12 +25,17 @@ type Loop interface {
 	Put(events.Event)
 }
 
-// Configs reads configurations from ZooKeeper, which any broker may answer
+// Configs reads and changes configurations in ZooKeeper, which any broker does
 // without asking the controller.
 type Configs interface {
 	// Topic gives the keys set for a topic, or an error that wraps
 	// kafka.UnknownTopicOrPartition when there is no such topic.
 	Topic(ctx context.Context, topic string) (map[string]string, error)
+	// AlterTopic replaces the keys set for a topic by what change makes of the
+	// present ones, and then tells all brokers through /config/changes. It calls
+	// change again when somebody else wrote first. An error of change is given
+	// back as it is; for a topic that does not exist see Topic.
+	AlterTopic(ctx context.Context, topic string, change func(set map[string]string) (map[string]string, error)) error
 	// BrokerDefaults gives the dynamic configuration of all brokers.
 	BrokerDefaults(ctx context.Context) (map[string]string, error)
 }
@@ -40,7 +45,7 @@ type Options struct {
 	ID       kafka.BrokerID // the controller's own id
 	Listener string         // name of the listener the endpoint serves: brokers are shown by theirs of that name
 	Loop     Loop
-	Configs  Configs // nil: DescribeConfigs is not served
+	Configs  Configs // nil: DescribeConfigs is not served, topics' configurations cannot be changed
 	Log      logrus.FieldLogger
 
 	MaxConnections int // 0 is 4096
