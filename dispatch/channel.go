@@ -159,13 +159,17 @@ func (c *channel) event(ev events.Event) {
 // answered turns an answer into its event (spec/controller.md §6.6). Kafka
 // drops a StopReplica answer that has only a top-level error, and the replica
 // then stays "deletion started" for long; the event is put here.
-func (c *channel) answered(resp *control.Response) {
+func (c *channel) answered(resp *control.Response, failuresOnly bool) {
 	if resp.Error == kafka.StaleBrokerEpoch && resp.Request.Epoch() < c.epoch {
 		return // an entry for an older incarnation
 	}
 	switch r := resp.Request.(type) {
 	case *control.LeaderAndISRRequest:
-		c.event(events.LeaderAndISRResponse{Broker: c.id, Error: resp.Error, Errors: resp.Errors})
+		ev := events.LeaderAndISRResponse{Broker: c.id, Error: resp.Error, Errors: resp.Errors}
+		if failuresOnly {
+			ev.Request = r
+		}
+		c.event(ev)
 	case *control.UpdateMetadataRequest:
 		c.event(events.UpdateMetadataResponse{Broker: c.id, Error: resp.Error})
 	case *control.StopReplicaRequest:

@@ -317,6 +317,34 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// With FailuresOnly an event names what failed and carries the request, unless
+// the broker's answer is not that regular.
+func TestFailuresOnly(t *testing.T) {
+	rows := []map[kafka.TopicPartition]kafka.ErrorCode{
+		{tp("a", 0): 0, tp("a", 1): 0},
+		{tp("a", 0): 0, tp("a", 1): kafka.KafkaStorageError},
+		{tp("a", 1): 0}, // not all
+	}
+	var n atomic.Int32
+	s := newSink(t, 1, table(7, 8, 4), func(r *wire.Request) bool {
+		r.ReplyControl(control.Response{Errors: rows[n.Add(1)-1]})
+		return true
+	})
+	d, q := newDispatcher(t, Options{FailuresOnly: true})
+	d.Add(s.broker)
+	req := lisr(s.broker, state("a", 0, 1, 1), state("a", 1, 1, 1))
+	for _, want := range []events.LeaderAndISRResponse{
+		{Broker: 1, Errors: map[kafka.TopicPartition]kafka.ErrorCode{}, Request: req},
+		{Broker: 1, Errors: map[kafka.TopicPartition]kafka.ErrorCode{tp("a", 1): kafka.KafkaStorageError}, Request: req},
+		{Broker: 1, Errors: rows[2]},
+	} {
+		d.Send(1, req)
+		if diff := cmp.Diff(events.Event(want), q.take(t)); diff != "" {
+			t.Errorf("event (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // Topics with illegal names are kept from brokers, reported once, and their
 // deletion is answered for the broker.
 func TestIllegalTopics(t *testing.T) {

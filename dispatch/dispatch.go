@@ -28,6 +28,10 @@ type Options struct {
 	RequestTimeout time.Duration // request.timeout.ms; 30 s
 	RetryPause     time.Duration // after a failure; 100 ms
 
+	// FailuresOnly leaves rows that say NONE out of LeaderAndIsr answers' events,
+	// which then carry the request (events.LeaderAndISRResponse).
+	FailuresOnly bool
+
 	// Put queues an answer's event. It is called from the brokers' goroutines
 	// and must not block.
 	Put func(events.Event)

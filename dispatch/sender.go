@@ -58,7 +58,7 @@ func (s *sender) deliver(ctx context.Context, it item) bool {
 				rest = []control.Request{del, stop}
 			}
 		}
-		resp, err := s.attempt(ctx, rest[0], it.body, version)
+		resp, failuresOnly, err := s.attempt(ctx, rest[0], it.body, version)
 		if err != nil {
 			if !s.failed(ctx, err) {
 				return false
@@ -66,7 +66,7 @@ func (s *sender) deliver(ctx context.Context, it item) bool {
 			continue
 		}
 		if resp != nil {
-			s.c.answered(resp)
+			s.c.answered(resp, failuresOnly)
 		}
 		rest = rest[1:]
 	}
@@ -75,8 +75,9 @@ func (s *sender) deliver(ctx context.Context, it item) bool {
 
 // attempt sends a request once. Topics with illegal names are kept back: asked
 // to delete those, no broker can have anything of them, and that is answered
-// for it. A nil response means that nothing was left to send.
-func (s *sender) attempt(ctx context.Context, asked control.Request, b *body, version int16) (*control.Response, error) {
+// for it. A nil response means that nothing was left to send. failuresOnly is
+// that of wire.DecodeFailures.
+func (s *sender) attempt(ctx context.Context, asked control.Request, b *body, version int16) (resp *control.Response, failuresOnly bool, err error) {
 	var shared []byte
 	var invalid []string
 	req := asked
@@ -88,31 +89,40 @@ func (s *sender) attempt(ctx context.Context, asked control.Request, b *body, ve
 	} else {
 		req, invalid = wire.Sendable(asked)
 	}
-	if len(invalid) > 0 {
-		s.c.d.reportInvalid(invalid)
-	}
-	resp := &control.Response{Kind: asked.Kind(), Request: asked}
-	if !empty(req) || len(invalid) == 0 {
-		timed, cancel := context.WithTimeout(ctx, s.c.d.o.RequestTimeout)
-		defer cancel()
-		var err error
-		if resp, err = s.conn.Control(timed, req, version, shared); err != nil {
-			return nil, err
-		}
-		s.proven = true
-		s.c.count(func(n *Counters) { n.Answers++ })
-		if s.failing {
-			s.failing = false
-			s.c.log.Info("broker answers again")
+	s.c.d.reportInvalid(invalid)
+	if len(invalid) == 0 || !empty(req) {
+		if resp, failuresOnly, err = s.exchange(ctx, req, version, shared); err != nil {
+			return nil, false, err
 		}
 	}
-	resp.Request = asked
 	if sr, ok := asked.(*control.StopReplicaRequest); ok && len(invalid) > 0 {
-		answerInvalid(resp, sr)
-	} else if empty(req) && len(invalid) > 0 {
-		return nil, nil
+		resp = answerInvalid(resp, sr)
 	}
-	return resp, nil
+	return resp, failuresOnly, nil
+}
+
+// exchange sends a request and waits for the answer, or the request timeout.
+func (s *sender) exchange(ctx context.Context, req control.Request, version int16, shared []byte) (*control.Response, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.c.d.o.RequestTimeout)
+	defer cancel()
+	var resp *control.Response
+	var err error
+	full := true
+	if s.c.d.o.FailuresOnly && req.Kind() == control.LeaderAndISRKey {
+		resp, full, err = s.conn.ControlFailures(ctx, req, version)
+	} else {
+		resp, err = s.conn.Control(ctx, req, version, shared)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	s.proven = true
+	s.c.count(func(n *Counters) { n.Answers++ })
+	if s.failing {
+		s.failing = false
+		s.c.log.Info("broker answers again")
+	}
+	return resp, !full, nil
 }
 
 func empty(r control.Request) bool {
@@ -125,16 +135,18 @@ func empty(r control.Request) bool {
 	return false // an UpdateMetadata always brings the live brokers
 }
 
-// answerInvalid adds rows for partitions of topics that were kept back.
-func answerInvalid(resp *control.Response, asked *control.StopReplicaRequest) {
-	if resp.Errors == nil {
-		resp.Errors = map[kafka.TopicPartition]kafka.ErrorCode{}
+// answerInvalid gives the answer with rows for the topics that were kept back.
+func answerInvalid(resp *control.Response, asked *control.StopReplicaRequest) *control.Response {
+	if resp == nil {
+		resp = &control.Response{Kind: control.StopReplicaKey, Errors: map[kafka.TopicPartition]kafka.ErrorCode{}}
 	}
+	resp.Request = asked
 	for _, p := range asked.Partitions {
 		if kafka.ValidTopicName(p.Topic) != "" {
 			resp.Errors[p.TopicPartition] = kafka.NoError
 		}
 	}
+	return resp
 }
 
 // connect opens a connection and settles the request versions.

@@ -77,11 +77,14 @@ type (
 
 // Answers of brokers.
 type (
-	// LeaderAndISRResponse is an answer to a LeaderAndIsr.
+	// LeaderAndISRResponse is an answer to a LeaderAndIsr. If Request is set,
+	// rows that say NONE are left out of Errors: every partition of Request that
+	// Errors does not name has NONE. If it is nil, Errors has all rows.
 	LeaderAndISRResponse struct {
-		Broker kafka.BrokerID
-		Error  kafka.ErrorCode // top level
-		Errors map[kafka.TopicPartition]kafka.ErrorCode
+		Broker  kafka.BrokerID
+		Error   kafka.ErrorCode // top level
+		Errors  map[kafka.TopicPartition]kafka.ErrorCode
+		Request *control.LeaderAndISRRequest
 	}
 	// UpdateMetadataResponse is an answer to an UpdateMetadata.
 	UpdateMetadataResponse struct {

@@ -134,6 +134,19 @@ func TestUnaskedRows(t *testing.T) {
 	}
 }
 
+func eachAsked(r control.Request, f func(kafka.TopicPartition)) {
+	switch r := r.(type) {
+	case *control.LeaderAndISRRequest:
+		for _, p := range r.Partitions {
+			f(p.TopicPartition)
+		}
+	case *control.StopReplicaRequest:
+		for _, p := range r.Partitions {
+			f(p.TopicPartition)
+		}
+	}
+}
+
 // FuzzControlRequest: no bytes make decoding panic or take more than a few
 // times their size, and what is read is written back and read alike.
 func FuzzControlRequest(f *testing.F) {
@@ -204,12 +217,24 @@ func FuzzResponse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		n := 0
+		n, failed := 0, map[kafka.TopicPartition]kafka.ErrorCode{}
 		eachAsked(asked, func(p kafka.TopicPartition) {
-			if _, ok := resp.Errors[p]; ok {
+			if code, ok := resp.Errors[p]; ok {
 				n++
+				if code != 0 {
+					failed[p] = code
+				}
 			}
 		})
+		short, full, err := DecodeFailures(asked, version, b)
+		if full {
+			failed = resp.Errors
+		}
+		for p, code := range failed {
+			if err != nil || short.Errors[p] != code {
+				t.Errorf("%s: %v among the failures, want %v; %v", p, short.Errors[p], code, err)
+			}
+		}
 		if n != len(resp.Errors) {
 			t.Errorf("%d rows, %d of them asked", len(resp.Errors), n)
 		}

@@ -111,6 +111,31 @@ func readInto(m interface{ ReadFrom([]byte) error }, body []byte) (err error) {
 // as Sendable gives it. shared, if not nil, is what AppendMetadata gave for an
 // UpdateMetadata of this version; it is sent without being copied.
 func (c *Conn) Control(ctx context.Context, req control.Request, version int16, shared []byte) (*control.Response, error) {
+	body, err := c.control(ctx, req, version, shared)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := DecodeResponse(req, version, body)
+	if err != nil {
+		c.Close()
+	}
+	return resp, err
+}
+
+// ControlFailures is Control with an answer as DecodeFailures gives it.
+func (c *Conn) ControlFailures(ctx context.Context, req control.Request, version int16) (resp *control.Response, full bool, err error) {
+	body, err := c.control(ctx, req, version, nil)
+	if err != nil {
+		return nil, false, err
+	}
+	resp, full, err = DecodeFailures(req, version, body)
+	if err != nil {
+		c.Close()
+	}
+	return resp, full, err
+}
+
+func (c *Conn) control(ctx context.Context, req control.Request, version int16, shared []byte) ([]byte, error) {
 	flexible := version >= flexibleFrom(req.Kind())
 	c.start(int16(req.Kind()), version, flexible)
 	if um, ok := req.(*control.UpdateMetadataRequest); ok && shared != nil {
@@ -123,11 +148,7 @@ func (c *Conn) Control(ctx context.Context, req control.Request, version int16, 
 	if err != nil {
 		return nil, fmt.Errorf("%s v%d: %w", req.Kind(), version, err)
 	}
-	resp, err := DecodeResponse(req, version, body)
-	if err != nil {
-		c.Close()
-	}
-	return resp, err
+	return body, nil
 }
 
 // start begins a frame: size (set later) and request header. ControlledShutdown

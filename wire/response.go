@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -93,120 +94,166 @@ func appendRowsByID(dst []byte, rows []row) []byte {
 }
 
 // DecodeResponse reads the body of the answer to asked, which was sent as
-// version. Rows about partitions that were not asked are left out, and so are
-// rows that could mean several partitions with different answers: LeaderAndIsr
-// v5 and later name topics by id alone, and topics without id all look alike.
+// version and whose partitions are sorted, as Sendable gives them. Rows about
+// partitions that were not asked are left out, and so are rows that could mean
+// several partitions with different answers: LeaderAndIsr v5 and later name
+// topics by id alone, and topics without id all look alike.
 func DecodeResponse(asked control.Request, version int16, body []byte) (*control.Response, error) {
+	errs := make(map[kafka.TopicPartition]kafka.ErrorCode, asks(asked))
+	return decodeResponse(asked, version, body, func(tp kafka.TopicPartition, code kafka.ErrorCode) { errs[tp] = code }, errs)
+}
+
+// DecodeFailures is DecodeResponse without the rows that say NONE: most answers
+// have no others, and a map of 100 000 of them costs more than the request did.
+// If the answer has not one row for each partition asked, it is as
+// DecodeResponse gives it, and full is true.
+func DecodeFailures(asked control.Request, version int16, body []byte) (resp *control.Response, full bool, err error) {
+	rows, errs := 0, map[kafka.TopicPartition]kafka.ErrorCode{}
+	resp, err = decodeResponse(asked, version, body, func(tp kafka.TopicPartition, code kafka.ErrorCode) {
+		rows++
+		if code != kafka.NoError {
+			errs[tp] = code
+		}
+	}, errs)
+	if err == nil && rows != asks(asked) {
+		resp, err = DecodeResponse(asked, version, body)
+		return resp, true, err
+	}
+	return resp, false, err
+}
+
+// asks is how many partitions a request wants an answer for.
+func asks(r control.Request) int {
+	switch r := r.(type) {
+	case *control.LeaderAndISRRequest:
+		return len(r.Partitions)
+	case *control.StopReplicaRequest:
+		return len(r.Partitions)
+	}
+	return 0
+}
+
+// decodeResponse calls found for every row and gives the answer with errs,
+// which found fills.
+func decodeResponse(asked control.Request, version int16, body []byte, found func(kafka.TopicPartition, kafka.ErrorCode), errs map[kafka.TopicPartition]kafka.ErrorCode) (*control.Response, error) {
 	kind := asked.Kind()
 	r := &reader{b: body, flexible: version >= flexibleFrom(kind)}
 	resp := &control.Response{Kind: kind, Request: asked, Error: kafka.ErrorCode(r.int16())}
-	switch {
-	case kind == control.LeaderAndISRKey && version >= 5:
-		resp.Errors = decodeRowsByID(r, asked.(*control.LeaderAndISRRequest))
-	case kind != control.UpdateMetadataKey:
-		resp.Errors = decodeRows(r)
+	switch q := asked.(type) {
+	case *control.LeaderAndISRRequest:
+		if version >= 5 {
+			decodeRowsByID(r, q, found)
+		} else {
+			decodeRows(r, newIndex(q.Partitions, stateKey), found)
+		}
+		resp.Errors = errs
+	case *control.StopReplicaRequest:
+		decodeRows(r, newIndex(q.Partitions, stopKey), found)
+		resp.Errors = errs
 	}
 	r.tags()
 	if err := r.done(); err != nil {
 		return nil, fmt.Errorf("the answer to %s v%d cannot be read: %w", kind, version, err)
 	}
-	dropUnasked(resp)
 	return resp, nil
 }
 
-// dropUnasked removes rows about partitions that were not asked.
-func dropUnasked(resp *control.Response) {
-	n := 0
-	count := func(tp kafka.TopicPartition) {
-		if _, ok := resp.Errors[tp]; ok {
-			n++
-		}
-	}
-	eachAsked(resp.Request, count)
-	if n == len(resp.Errors) {
-		return
-	}
-	asked := make(map[kafka.TopicPartition]kafka.ErrorCode, n)
-	eachAsked(resp.Request, func(tp kafka.TopicPartition) {
-		if code, ok := resp.Errors[tp]; ok {
-			asked[tp] = code
-		}
-	})
-	resp.Errors = asked
+// index finds asked partitions by topic: answers of 100 000 rows must not cost
+// a look-up in a large map each.
+type index[P any] struct {
+	parts []P
+	key   func(P) kafka.TopicPartition
+	runs  map[string]run
 }
 
-func eachAsked(r control.Request, f func(kafka.TopicPartition)) {
-	switch r := r.(type) {
-	case *control.LeaderAndISRRequest:
-		for _, p := range r.Partitions {
-			f(p.TopicPartition)
+// run is where one topic's partitions lie in a sorted list.
+type run struct{ start, end int }
+
+func newIndex[P any](parts []P, key func(P) kafka.TopicPartition) index[P] {
+	x := index[P]{parts, key, map[string]run{}}
+	for i := 0; i < len(parts); {
+		topic, start := key(parts[i]).Topic, i
+		for i++; i < len(parts) && key(parts[i]).Topic == topic; i++ {
 		}
-	case *control.StopReplicaRequest:
-		for _, p := range r.Partitions {
-			f(p.TopicPartition)
-		}
+		x.runs[topic] = run{start, i}
 	}
+	return x
 }
 
-func decodeRows(r *reader) map[kafka.TopicPartition]kafka.ErrorCode {
-	n := r.array(8)
-	errs := make(map[kafka.TopicPartition]kafka.ErrorCode, n)
-	last := ""
-	for range n {
-		b := r.take(r.length(true))
-		if string(b) != last {
-			last = string(b)
+// find gives the asked partition of a topic's run that has a number.
+func (x *index[P]) find(r run, n int32) (kafka.TopicPartition, bool) {
+	if r.start == r.end {
+		return kafka.TopicPartition{}, false
+	}
+	// Most often the numbers have no gaps.
+	guess := r.start + int(n) - int(x.key(x.parts[r.start]).Partition)
+	if guess >= r.start && guess < r.end {
+		if tp := x.key(x.parts[guess]); tp.Partition == n {
+			return tp, true
 		}
-		tp := kafka.TopicPartition{Topic: last, Partition: r.int32()}
-		errs[tp] = kafka.ErrorCode(r.int16())
+	}
+	i := r.start + sort.Search(r.end-r.start, func(i int) bool { return x.key(x.parts[r.start+i]).Partition >= n })
+	if i == r.end {
+		return kafka.TopicPartition{}, false
+	}
+	tp := x.key(x.parts[i])
+	return tp, tp.Partition == n
+}
+
+func decodeRows[P any](r *reader, x index[P], found func(kafka.TopicPartition, kafka.ErrorCode)) {
+	for range r.array(8) {
+		topic := x.runs[string(r.take(r.length(true)))]
+		n, code := r.int32(), kafka.ErrorCode(r.int16())
 		r.tags()
 		if r.err != nil {
-			break
+			return
+		}
+		if tp, ok := x.find(topic, n); ok {
+			found(tp, code)
 		}
 	}
-	return errs
 }
 
-func decodeRowsByID(r *reader, asked *control.LeaderAndISRRequest) map[kafka.TopicPartition]kafka.ErrorCode {
-	errs := make(map[kafka.TopicPartition]kafka.ErrorCode, len(asked.Partitions))
-	names := make(map[kafka.TopicID]string)
-	for i := 0; i < len(asked.Partitions); i = topicEnd(asked.Partitions, i) {
-		if p := asked.Partitions[i]; !p.TopicID.IsZero() {
-			names[p.TopicID] = p.Topic
+func decodeRowsByID(r *reader, asked *control.LeaderAndISRRequest, found func(kafka.TopicPartition, kafka.ErrorCode)) {
+	x := index[*control.PartitionState]{parts: asked.Partitions, key: stateKey}
+	runs := make(map[kafka.TopicID]run)
+	for i := 0; i < len(asked.Partitions); {
+		end := topicEnd(asked.Partitions, i)
+		if id := asked.Partitions[i].TopicID; !id.IsZero() {
+			runs[id] = run{i, end}
 		}
+		i = end
 	}
 	var idless map[int32][]kafka.ErrorCode // by partition number
 	for range r.array(18) {
 		id := r.topicID()
-		topic, known := names[id]
+		topic := runs[id]
 		for range r.array(7) {
 			n, code := r.int32(), kafka.ErrorCode(r.int16())
 			r.tags()
-			switch {
-			case known:
-				errs[kafka.TopicPartition{Topic: topic, Partition: n}] = code
-			case id.IsZero():
+			if id.IsZero() {
 				if idless == nil {
 					idless = map[int32][]kafka.ErrorCode{}
 				}
 				idless[n] = append(idless[n], code)
+			} else if tp, ok := x.find(topic, n); ok {
+				found(tp, code)
 			}
 		}
 		r.tags()
 		if r.err != nil {
-			break
+			return
 		}
 	}
 	if len(idless) > 0 {
-		matchWithoutID(errs, asked, idless)
+		matchWithoutID(asked, idless, found)
 	}
-	return errs
 }
 
 // matchWithoutID gives rows without a topic id to the partitions asked without
 // one, where only one answer is possible: as many rows of a partition number as
 // partitions with it, all with one code.
-func matchWithoutID(errs map[kafka.TopicPartition]kafka.ErrorCode, asked *control.LeaderAndISRRequest, rows map[int32][]kafka.ErrorCode) {
+func matchWithoutID(asked *control.LeaderAndISRRequest, rows map[int32][]kafka.ErrorCode, found func(kafka.TopicPartition, kafka.ErrorCode)) {
 	candidates := map[int32]int{}
 	for _, p := range asked.Partitions {
 		if p.TopicID.IsZero() {
@@ -223,7 +270,7 @@ func matchWithoutID(errs map[kafka.TopicPartition]kafka.ErrorCode, asked *contro
 			same = same && c == codes[0]
 		}
 		if same && len(codes) > 0 {
-			errs[p.TopicPartition] = codes[0]
+			found(p.TopicPartition, codes[0])
 		}
 	}
 }

@@ -29,7 +29,7 @@ func Sendable(r control.Request) (control.Request, []string) {
 		}
 		return &control.UpdateMetadataRequest{Header: r.Header, Metadata: m}, bad
 	case *control.StopReplicaRequest:
-		parts, bad, changed := sendable(r.Partitions, func(p control.StopPartition) kafka.TopicPartition { return p.TopicPartition })
+		parts, bad, changed := sendable(r.Partitions, stopKey)
 		if !changed {
 			return r, nil
 		}
@@ -48,6 +48,8 @@ func SendableMetadata(m *control.Metadata) (*control.Metadata, []string) {
 }
 
 func stateKey(p *control.PartitionState) kafka.TopicPartition { return p.TopicPartition }
+
+func stopKey(p control.StopPartition) kafka.TopicPartition { return p.TopicPartition }
 
 // sendable sorts, keeps the last of equal partitions, and drops illegal topics.
 func sendable[P any](parts []P, key func(P) kafka.TopicPartition) (clean []P, bad []string, changed bool) {
