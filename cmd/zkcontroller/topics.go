@@ -367,6 +367,9 @@ func (a zkTopics) create(ctx context.Context, t newTopic) error {
 		payload.Partitions = append(payload.Partitions, zkpaths.PartitionAssignment{Partition: int32(i),
 			ReplicaAssignment: kafka.ReplicaAssignment{Replicas: row}})
 	}
+	if err := checkConfig(t.config); err != nil {
+		return err
+	}
 	if err := setOrCreate(ctx, a.z, zkpaths.TopicConfigPath(t.name), zkpaths.EncodeConfig(t.config)); err != nil {
 		return err
 	}
@@ -494,30 +497,29 @@ func (a zkTopics) more(ctx context.Context, first partitionView, count, have int
 
 // alterConfig rewrites the topic's overrides and tells the brokers.
 func (a zkTopics) alterConfig(ctx context.Context, name string, set map[string]string, drop []string) error {
-	t, err := a.one(ctx, name)
-	if err != nil {
+	if _, err := a.one(ctx, name); err != nil {
 		return err
 	}
-	config := maps.Clone(t.Config)
-	if config == nil {
-		config = map[string]string{}
-	}
-	maps.Copy(config, set)
-	for _, key := range drop {
-		if _, ok := config[key]; !ok {
-			return fmt.Errorf("the topic has no %s to delete", key)
+	return alterTopicConfig(ctx, a.z, name, func(have map[string]string) (map[string]string, error) {
+		config := map[string]string{}
+		maps.Copy(config, have)
+		maps.Copy(config, set)
+		for _, key := range drop {
+			if _, ok := config[key]; !ok {
+				return nil, fmt.Errorf("the topic has no %s to delete", key)
+			}
+			delete(config, key)
 		}
-		delete(config, key)
+		return config, checkConfig(config)
+	})
+}
+
+// checkConfig refuses what a broker would ignore or choke on.
+func checkConfig(config map[string]string) error {
+	if why := kafka.CheckTopicConfigs(config); why != "" {
+		return errors.New(why)
 	}
-	if err := setOrCreate(ctx, a.z, zkpaths.TopicConfigPath(name), zkpaths.EncodeConfig(config)); err != nil {
-		return err
-	}
-	note := zkpaths.EncodeConfigChange(zkpaths.ConfigChange{EntityPath: "topics/" + zkpaths.SanitizeEntity(name)})
-	out, err := a.z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{{Op: zkpaths.CreateSequential, Path: zkpaths.ConfigChangePrefix, Data: note}})
-	if err != nil {
-		return fmt.Errorf("announce the change below %s: %w", zkpaths.ConfigChanges, err)
-	}
-	return out[0].Error(zkpaths.ConfigChanges)
+	return nil
 }
 
 // remove marks a topic. Marked already is as good (spec/admin-api.md §3).

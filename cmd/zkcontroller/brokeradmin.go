@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// serveBrokerAdmin serves faults beside metrics and probes of emulated brokers.
+func serveBrokerAdmin(address string, host *brokers.Host, log logrus.FieldLogger) (func(), error) {
+	ready := func(ctx context.Context) error {
+		for _, n := range host.Nodes() {
+			s, err := snapshot(ctx, host, n.ID())
+			if err != nil {
+				return err
+			}
+			if !s.Registered {
+				return fmt.Errorf("broker %d is not registered", n.ID())
+			}
+		}
+		return nil
+	}
+	return serveHTTP(address, log, brokerMetrics{host}, probes{live: func(context.Context) error { return nil }, ready: ready},
+		map[string]http.HandlerFunc{"POST /fault": faultHandler(host)})
+}
+
+func snapshot(ctx context.Context, host *brokers.Host, id kafka.BrokerID) (*brokers.Snapshot, error) {
+	resp, err := host.Fault(ctx, brokers.FaultRequest{Broker: id, Op: "status"})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("broker %d: %w", id, err)
+	case resp.State == nil:
+		return nil, fmt.Errorf("broker %d: %s", id, resp.Error)
+	}
+	return resp.State, nil
+}
+
+func faultHandler(host *brokers.Host) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var req brokers.FaultRequest
+		d := json.NewDecoder(io.LimitReader(r.Body, 1<<20))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&req); err != nil {
+			http.Error(w, "not a fault request: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+		defer cancel()
+		resp, err := host.Fault(ctx, req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if resp.Error != "" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
+		// The client is gone if this fails.
+		_ = json.NewEncoder(w).Encode(resp)
+	}
+}
+
+// brokerMetrics has the names that dashboards know from Kafka's replica manager
+// (spec/broker.md §11.2, §11.3), by broker.
+type brokerMetrics struct{ host *brokers.Host }
+
+var (
+	brokerDesc = func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("kafka_server_replicamanager_"+name, help, []string{"broker"}, nil)
+	}
+	leaderCount     = brokerDesc("leadercount", "Partitions this broker leads.")
+	partitionCount  = brokerDesc("partitioncount", "Partitions this broker hosts.")
+	underReplicated = brokerDesc("underreplicatedpartitions", "Led partitions whose ISR lacks a replica.")
+	offlineReplicas = brokerDesc("offlinereplicacount", "Partitions in a failed log directory.")
+	isrShrinks      = brokerDesc("isrshrinks_total", "Confirmed shrinks of an ISR.")
+	isrExpands      = brokerDesc("isrexpands_total", "Confirmed expansions of an ISR.")
+	failedISR       = brokerDesc("failedisrupdates_total", "Refused or failed changes of an ISR.")
+)
+
+// Describe is prometheus.Collector's.
+func (m brokerMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{leaderCount, partitionCount, underReplicated, offlineReplicas, isrShrinks, isrExpands, failedISR} {
+		ch <- d
+	}
+}
+
+// Collect is prometheus.Collector's. A broker that does not answer is left out.
+func (m brokerMetrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, n := range m.host.Nodes() {
+		s, err := snapshot(ctx, m.host, n.ID())
+		if err != nil {
+			continue
+		}
+		leads, under, offline := 0, 0, 0
+		for _, p := range s.Partitions {
+			if p.Offline {
+				offline++
+			}
+			if p.Leader == s.ID {
+				leads++
+				if len(p.ISR) < len(p.Replicas) {
+					under++
+				}
+			}
+		}
+		id := strconv.Itoa(int(s.ID))
+		gauge := func(d *prometheus.Desc, v int) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), id)
+		}
+		gauge(leaderCount, leads)
+		gauge(partitionCount, len(s.Partitions))
+		gauge(underReplicated, under)
+		gauge(offlineReplicas, offline)
+		for d, v := range map[*prometheus.Desc]int{isrShrinks: s.Counters.ISRShrinks, isrExpands: s.Counters.ISRExpands, failedISR: s.Counters.FailedISRUpdates} {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), id)
+		}
+	}
+}
+
+func brokerFaultCommand() *cobra.Command {
+	var ops strings.Builder
+	for _, op := range brokers.FaultOps {
+		fmt.Fprintf(&ops, "  %-15s %s\n", op.Op, op.Does)
+	}
+	cmd := &cobra.Command{
+		Use: "fault --admin HOST:PORT --broker N --op OP", Short: "Make a running emulated broker misbehave", Args: cobra.NoArgs,
+		Long: "Asks the broker process whose --admin address is given. Operations:\n" + ops.String(),
+	}
+	f := cmd.Flags()
+	admin := f.String("admin", "", "the --admin address of the broker process")
+	var req brokers.FaultRequest
+	broker := f.Int32("broker", -1, "the broker meant")
+	f.StringVar(&req.Op, "op", "", "the operation")
+	follower := f.Int32("follower", -1, "pause, resume, slow: as the broker, leading, sees this follower")
+	f.StringSliceVar(&req.Partitions, "partitions", nil, "topic-partition, several with commas between; none is all")
+	delay := f.Duration("delay", 0, "slow: how far behind")
+	f.StringVar(&req.API, "api", "", "answer: LeaderAndIsr, UpdateMetadata or StopReplica; none is all three")
+	f.StringVar(&req.Error, "error", "", "answer: Kafka's name of the code, such as KAFKA_STORAGE_ERROR")
+	f.IntVar(&req.Times, "times", 0, "answer: how many requests; 0 is until clear")
+	timeout := f.Duration("timeout", 30*time.Second, "give up after this")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *admin == "" || *broker < 0 || req.Op == "" {
+			return usageError("give --admin, --broker and --op")
+		}
+		req.Broker, req.DelayMS = kafka.BrokerID(*broker), delay.Milliseconds()
+		if f.Changed("follower") {
+			req.Follower = new(kafka.BrokerID(*follower))
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
+		defer cancel()
+		return postFault(ctx, cmd.OutOrStdout(), *admin, req)
+	}
+	return cmd
+}
+
+func postFault(ctx context.Context, out io.Writer, admin string, req brokers.FaultRequest) error {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return err
+	}
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+admin+"/fault", bytes.NewReader(body))
+	if err != nil {
+		return usageError("--admin %s: %w", admin, err)
+	}
+	resp, err := http.DefaultClient.Do(post)
+	if err != nil {
+		return withCode(3, fmt.Errorf("reach --admin %s: %w", admin, err))
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return withCode(3, fmt.Errorf("read the answer of --admin %s: %w", admin, err))
+	}
+	var got brokers.FaultResponse
+	if err := json.Unmarshal(answer, &got); err != nil {
+		return errors.New(strings.TrimSpace(string(answer)))
+	}
+	if got.Error != "" {
+		return errors.New(got.Error)
+	}
+	if got.State == nil {
+		_, err = fmt.Fprintf(out, "broker %d: %s done\n", got.Broker, got.Op)
+		return err
+	}
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(got.State)
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/wire"
+)
+
+// brokerTable is what a broker of some release offers.
+func brokerTable(o brokers.Options) []wire.APIVersion {
+	var table []wire.APIVersion
+	for _, r := range brokers.APIVersions(o) {
+		table = append(table, wire.APIVersion{Key: r.Key, VersionRange: kafka.VersionRange{Min: r.Min, Max: r.Max}})
+	}
+	return table
+}
+
+// brokerHandler answers the requests of one listener of an emulated broker.
+type brokerHandler struct {
+	node     *brokers.Node
+	listener string
+}
+
+// Handle is wire.Handler's.
+func (h brokerHandler) Handle(ctx context.Context, r *wire.Request) {
+	if r.Control != nil {
+		answer, err := h.node.HandleControl(ctx, r.Control)
+		if err != nil {
+			r.Hangup()
+			return
+		}
+		r.ReplyControl(answer)
+		return
+	}
+	switch req := r.Kafka.(type) {
+	case *kmsg.MetadataRequest:
+		r.Reply(h.metadata(req))
+	case *kmsg.DescribeClusterRequest:
+		r.Reply(h.cluster(req))
+	default:
+		r.Hangup()
+	}
+}
+
+// endpoints gives, by id, where the listener's clients find each live broker.
+func (h brokerHandler) endpoints() (live []kafka.Broker, at map[kafka.BrokerID]kafka.Endpoint) {
+	live = h.node.Metadata().Brokers()
+	at = map[kafka.BrokerID]kafka.Endpoint{}
+	for _, b := range live {
+		if e, ok := b.Endpoint(h.listener); ok {
+			at[b.ID] = e
+		}
+	}
+	return live, at
+}
+
+func (h brokerHandler) controllerID(at map[kafka.BrokerID]kafka.Endpoint) int32 {
+	id, _, listed := h.node.Metadata().Controller()
+	if _, ok := at[id]; !listed || !ok {
+		return int32(kafka.NoController)
+	}
+	return int32(id)
+}
+
+// metadata: spec/admin-api.md §8. Topics are never created for it.
+func (h brokerHandler) metadata(req *kmsg.MetadataRequest) kmsg.Response {
+	resp := kmsg.NewPtrMetadataResponse()
+	live, at := h.endpoints()
+	for _, b := range live {
+		if e, ok := at[b.ID]; ok {
+			row := kmsg.NewMetadataResponseBroker()
+			row.NodeID, row.Host, row.Port, row.Rack = int32(b.ID), e.Host, e.Port, rackOf(b)
+			resp.Brokers = append(resp.Brokers, row)
+		}
+	}
+	resp.ControllerID = h.controllerID(at)
+	cache := h.node.Metadata()
+	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+		for _, t := range cache.Topics() {
+			resp.Topics = append(resp.Topics, describeTopic(t, at))
+		}
+		return resp
+	}
+	for _, asked := range req.Topics {
+		var t *brokers.TopicMetadata
+		byID := kafka.TopicID(asked.TopicID)
+		if !byID.IsZero() {
+			t = cache.TopicByID(byID)
+		} else if asked.Topic != nil {
+			t = cache.Topic(*asked.Topic)
+		}
+		if t != nil {
+			resp.Topics = append(resp.Topics, describeTopic(t, at))
+			continue
+		}
+		row := kmsg.NewMetadataResponseTopic()
+		row.TopicID, row.Topic = asked.TopicID, asked.Topic
+		switch {
+		case !byID.IsZero():
+			row.ErrorCode = int16(kafka.UnknownTopicID)
+		case asked.Topic == nil || kafka.ValidTopicName(*asked.Topic) != "":
+			row.ErrorCode = int16(kafka.InvalidTopicException)
+		default:
+			row.ErrorCode = int16(kafka.UnknownTopicOrPartition)
+		}
+		if row.Topic == nil && req.Version < 12 {
+			row.Topic = new("")
+		}
+		resp.Topics = append(resp.Topics, row)
+	}
+	return resp
+}
+
+func describeTopic(t *brokers.TopicMetadata, at map[kafka.BrokerID]kafka.Endpoint) kmsg.MetadataResponseTopic {
+	row := kmsg.NewMetadataResponseTopic()
+	row.Topic, row.TopicID = new(t.Name), t.ID
+	for _, p := range t.Partitions {
+		out := kmsg.NewMetadataResponseTopicPartition()
+		out.Partition, out.Leader, out.LeaderEpoch = p.Partition, int32(p.Leader), p.LeaderEpoch
+		out.Replicas, out.ISR = numbers(p.Replicas), numbers(p.ISR)
+		for _, id := range p.Replicas {
+			if _, ok := at[id]; !ok || slices.Contains(p.Offline, id) {
+				out.OfflineReplicas = append(out.OfflineReplicas, int32(id))
+			}
+		}
+		if _, ok := at[p.Leader]; !ok {
+			out.Leader, out.ErrorCode = int32(kafka.NoLeader), int16(kafka.LeaderNotAvailable)
+		}
+		row.Partitions = append(row.Partitions, out)
+	}
+	return row
+}
+
+func (h brokerHandler) cluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
+	resp := kmsg.NewPtrDescribeClusterResponse()
+	if req.Version >= 1 && req.EndpointType != 1 { // 2 asks for KRaft's controllers
+		resp.ErrorCode = int16(kafka.MismatchedEndpointType)
+		return resp
+	}
+	live, at := h.endpoints()
+	for _, b := range live {
+		if e, ok := at[b.ID]; ok {
+			row := kmsg.NewDescribeClusterResponseBroker()
+			row.NodeID, row.Host, row.Port, row.Rack = int32(b.ID), e.Host, e.Port, rackOf(b)
+			resp.Brokers = append(resp.Brokers, row)
+		}
+	}
+	resp.ControllerID = h.controllerID(at)
+	return resp
+}
+
+func rackOf(b kafka.Broker) *string {
+	if !b.HasRack {
+		return nil
+	}
+	return new(b.Rack)
+}
+
+// controllerLink is an emulated broker's way to the controller: one connection,
+// one request in flight, as Kafka's channel manager has it.
+type controllerLink struct {
+	listener string
+
+	mu      sync.Mutex
+	conn    *wire.Conn
+	address string
+	offered wire.Versions
+}
+
+const controllerTimeout = 30 * time.Second // request.timeout.ms
+
+func (l *controllerLink) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+}
+
+func (l *controllerLink) drop() {
+	if l.conn != nil {
+		l.conn.Close()
+		l.conn = nil
+	}
+}
+
+// ask sends a request in the newest version both sides know, between lo and hi.
+func (l *controllerLink) ask(ctx context.Context, controller kafka.Broker, req kmsg.Request, lo, hi int16) (kmsg.Response, error) {
+	e, ok := controller.Endpoint(l.listener)
+	if !ok {
+		return nil, fmt.Errorf("controller %d has no listener %s", controller.ID, l.listener)
+	}
+	address := net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+	ctx, cancel := context.WithTimeout(ctx, controllerTimeout)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || l.address != address {
+		l.drop()
+		conn, err := wire.Dial(ctx, address, wire.DialOptions{ClientID: "broker"})
+		if err != nil {
+			return nil, fmt.Errorf("reach controller %d: %w", controller.ID, err)
+		}
+		l.conn, l.address = conn, address
+		if l.offered, err = conn.APIVersions(ctx); err != nil {
+			l.drop()
+			return nil, fmt.Errorf("ask controller %d what it serves: %w", controller.ID, err)
+		}
+	}
+	r, ok := l.offered[req.Key()]
+	version := min(r.Max, hi)
+	if !ok || version < max(r.Min, lo) {
+		return nil, fmt.Errorf("controller %d does not serve %s in a version from %d to %d", controller.ID, kmsg.NameForKey(req.Key()), lo, hi)
+	}
+	req.SetVersion(version)
+	resp, err := l.conn.Request(ctx, req)
+	if err != nil {
+		l.drop()
+		return nil, fmt.Errorf("%s to controller %d: %w", kmsg.NameForKey(req.Key()), controller.ID, err)
+	}
+	return resp, nil
+}
+
+// AlterPartition is brokers.ControllerClient's.
+func (l *controllerLink) AlterPartition(ctx context.Context, controller kafka.Broker, r *brokers.AlterPartitionRequest) (brokers.AlterPartitionAnswer, error) {
+	req := kmsg.NewPtrAlterPartitionRequest()
+	req.BrokerID, req.BrokerEpoch = int32(r.Broker), r.BrokerEpoch
+	names := map[kafka.TopicID]string{}
+	for _, p := range r.Partitions {
+		names[p.TopicID] = p.Partition.Topic
+		i := slices.IndexFunc(req.Topics, func(t kmsg.AlterPartitionRequestTopic) bool { return t.Topic == p.Partition.Topic })
+		if i < 0 {
+			t := kmsg.NewAlterPartitionRequestTopic()
+			t.Topic, t.TopicID = p.Partition.Topic, p.TopicID
+			req.Topics, i = append(req.Topics, t), len(req.Topics)
+		}
+		row := kmsg.NewAlterPartitionRequestTopicPartition()
+		row.Partition, row.LeaderEpoch, row.PartitionEpoch = p.Partition.Partition, p.LeaderEpoch, p.PartitionEpoch
+		row.NewISR = numbers(p.ISR)
+		for _, id := range p.ISR { // version 3; an epoch of -1 is not checked
+			e := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
+			e.BrokerID, e.BrokerEpoch = int32(id), kafka.NoBrokerEpoch
+			row.NewEpochISR = append(row.NewEpochISR, e)
+		}
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, row)
+	}
+	lo, hi := int16(0), int16(1)
+	if r.ByID {
+		lo, hi = 2, 3
+	}
+	resp, err := l.ask(ctx, controller, req, lo, hi)
+	if err != nil {
+		return brokers.AlterPartitionAnswer{}, err
+	}
+	got, ok := resp.(*kmsg.AlterPartitionResponse)
+	if !ok {
+		return brokers.AlterPartitionAnswer{}, fmt.Errorf("AlterPartition was answered by a %T", resp)
+	}
+	answer := brokers.AlterPartitionAnswer{Error: kafka.ErrorCode(got.ErrorCode), Partitions: map[kafka.TopicPartition]brokers.AlterPartitionResult{}}
+	for _, t := range got.Topics {
+		topic := t.Topic
+		if r.ByID {
+			topic = names[kafka.TopicID(t.TopidID)]
+		}
+		for _, p := range t.Partitions {
+			answer.Partitions[kafka.TopicPartition{Topic: topic, Partition: p.Partition}] = brokers.AlterPartitionResult{
+				Error: kafka.ErrorCode(p.ErrorCode),
+				LeaderAndISR: kafka.LeaderAndISR{Leader: kafka.BrokerID(p.LeaderID), LeaderEpoch: p.LeaderEpoch, ISR: ids(p.ISR),
+					Recovery: kafka.LeaderRecoveryState(p.LeaderRecoveryState), ZKVersion: p.PartitionEpoch},
+			}
+		}
+	}
+	return answer, nil
+}
+
+// ControlledShutdown is brokers.ControllerClient's.
+func (l *controllerLink) ControlledShutdown(ctx context.Context, controller kafka.Broker, self kafka.BrokerID, epoch int64) (kafka.ErrorCode, []kafka.TopicPartition, error) {
+	req := kmsg.NewPtrControlledShutdownRequest()
+	req.BrokerID, req.BrokerEpoch = int32(self), epoch
+	resp, err := l.ask(ctx, controller, req, 0, 3)
+	if err != nil {
+		return 0, nil, err
+	}
+	got, ok := resp.(*kmsg.ControlledShutdownResponse)
+	if !ok {
+		return 0, nil, fmt.Errorf("ControlledShutdown was answered by a %T", resp)
+	}
+	var remaining []kafka.TopicPartition
+	for _, p := range got.PartitionsRemaining {
+		remaining = append(remaining, kafka.TopicPartition{Topic: p.Topic, Partition: p.Partition})
+	}
+	return kafka.ErrorCode(got.ErrorCode), remaining, nil
+}
+
+var _ brokers.ControllerClient = (*controllerLink)(nil)

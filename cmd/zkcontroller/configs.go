@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
+	"github.com/zkcontroller/zkcontroller/zkstore"
+)
+
+// topicConfigs is the endpoint's way to configurations: any broker reads and
+// writes them itself, the controller's loop is not asked (spec/admin-api.md §7).
+type topicConfigs struct {
+	session *atomic.Pointer[zkstore.Session]
+}
+
+// Topic gives the keys set for a topic.
+func (r topicConfigs) Topic(ctx context.Context, topic string) (map[string]string, error) {
+	nodes, err := r.session.Load().Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: zkpaths.TopicPath(topic)},
+		{Op: zkpaths.GetData, Path: zkpaths.TopicConfigPath(topic)}})
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration of topic %s: %w", topic, err)
+	}
+	if nodes[0].Code == zkpaths.NoNode {
+		return nil, fmt.Errorf("topic %s: %w", topic, kafka.UnknownTopicOrPartition)
+	}
+	return configOf(zkpaths.TopicConfigPath(topic), nodes[1])
+}
+
+// AlterTopic replaces a topic's keys and tells all brokers.
+func (r topicConfigs) AlterTopic(ctx context.Context, topic string, change func(map[string]string) (map[string]string, error)) error {
+	return alterTopicConfig(ctx, r.session.Load(), topic, change)
+}
+
+// BrokerDefaults gives the dynamic configuration of all brokers.
+func (r topicConfigs) BrokerDefaults(ctx context.Context) (map[string]string, error) {
+	path := zkpaths.ConfigBrokers + "/" + zkpaths.DefaultEntity
+	nodes, err := r.session.Load().Read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: path}})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return configOf(path, nodes[0])
+}
+
+func configOf(path string, n zkpaths.Node) (map[string]string, error) {
+	if n.Code == zkpaths.NoNode {
+		return nil, nil
+	}
+	if err := n.Error(path); err != nil {
+		return nil, err
+	}
+	return zkpaths.DecodeConfig(path, n.Data)
+}
+
+// alterTopicConfig changes a topic's overrides under the version that was read,
+// and again if somebody wrote first, then announces it (spec/admin-api.md §7.1).
+func alterTopicConfig(ctx context.Context, z znodes, topic string, change func(map[string]string) (map[string]string, error)) error {
+	path := zkpaths.TopicConfigPath(topic)
+	for range 10 {
+		nodes, err := z.Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: zkpaths.TopicPath(topic)}, {Op: zkpaths.GetData, Path: path}})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		if nodes[0].Code == zkpaths.NoNode {
+			return fmt.Errorf("topic %s: %w", topic, kafka.UnknownTopicOrPartition)
+		}
+		have, err := configOf(path, nodes[1])
+		if err != nil {
+			return err
+		}
+		config, err := change(have)
+		if err != nil {
+			return err
+		}
+		w := zkpaths.Write{Op: zkpaths.Set, Path: path, Data: zkpaths.EncodeConfig(config), Version: nodes[1].Stat.Version}
+		if nodes[1].Code == zkpaths.NoNode {
+			w.Op = zkpaths.Create
+		}
+		out, err := z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{w})
+		if err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+		switch out[0].Code {
+		case zkpaths.OK:
+			return announceConfig(ctx, z, topic)
+		case zkpaths.BadVersion, zkpaths.NodeExists, zkpaths.NoNode: // somebody was faster
+		default:
+			return out[0].Error(path)
+		}
+	}
+	return errors.New(path + ": somebody else changes it all the time; try again")
+}
+
+func announceConfig(ctx context.Context, z znodes, topic string) error {
+	note := zkpaths.EncodeConfigChange(zkpaths.ConfigChange{EntityPath: "topics/" + zkpaths.SanitizeEntity(topic)})
+	out, err := z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{{Op: zkpaths.CreateSequential, Path: zkpaths.ConfigChangePrefix, Data: note}})
+	if err != nil {
+		return fmt.Errorf("announce the change below %s: %w", zkpaths.ConfigChanges, err)
+	}
+	return out[0].Error(zkpaths.ConfigChanges)
+}

@@ -1,0 +1,371 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/config"
+	"github.com/zkcontroller/zkcontroller/wire"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
+	"github.com/zkcontroller/zkcontroller/zkstore"
+)
+
+// emulated is the process around one emulated broker: its ports, its ZooKeeper
+// session, its way to the controller.
+type emulated struct {
+	plan  brokerPlan
+	zk    zkstore.Options
+	log   logrus.FieldLogger
+	node  *brokers.Node
+	link  *controllerLink
+	ctx   context.Context // ends with close; sessions are opened under it
+	stop  context.CancelFunc
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex
+	bound   []net.Listener // opened before the first Listen
+	open    []openPort
+	session *zkSession    // nil while there is none
+	changed chan struct{} // closed and replaced when session changes
+}
+
+// openPort is a port and who serves it.
+type openPort struct {
+	net.Listener
+	server *wire.Server
+}
+
+// zkSession is a session that can also be left to its timeout.
+type zkSession struct {
+	*zkstore.Session
+	line *severable
+	gone bool // ended by us: nobody is told
+}
+
+// newEmulated opens ports and a session. The emulated that comes with an error
+// has to be closed.
+func newEmulated(ctx context.Context, c *config.Config, log logrus.FieldLogger, p brokerPlan) (*emulated, error) {
+	zk, err := storeOptions(c, log)
+	if err != nil {
+		return nil, err
+	}
+	e := &emulated{plan: p, zk: zk, log: log.WithField("broker", int32(p.options.ID)), changed: make(chan struct{})}
+	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if e.bound, err = bindPorts(&e.plan); err != nil {
+		return e, err
+	}
+	s, err := e.dial(ctx)
+	if err != nil {
+		return e, withCode(3, fmt.Errorf("reach ZooKeeper %s: %w", c.ZooKeeperConnect, err))
+	}
+	e.session = s
+	return e, nil
+}
+
+// join adds the broker to the others of this process.
+func (e *emulated) join(host *brokers.Host) error {
+	listener := e.plan.options.InterBrokerListener
+	if listener == "" {
+		listener = e.plan.options.Endpoints[0].Listener
+	}
+	e.link = &controllerLink{listener: listener}
+	node, err := host.Add(e.plan.options, brokers.World{Store: e, Controller: e.link, Process: e})
+	if err != nil {
+		return withCode(2, err)
+	}
+	e.node = node
+	return nil
+}
+
+func (e *emulated) close() {
+	e.stop()
+	e.mu.Lock()
+	for _, ln := range e.bound {
+		ln.Close()
+	}
+	s := e.session
+	e.session = nil
+	e.mu.Unlock()
+	_ = e.Listen(false)
+	if s != nil {
+		e.end(s)
+	}
+	if e.link != nil {
+		e.link.close()
+	}
+	e.tasks.Wait()
+}
+
+func (e *emulated) dial(ctx context.Context) (*zkSession, error) {
+	line := &severable{conns: map[net.Conn]struct{}{}}
+	opt := e.zk
+	opt.Dialer = line.dial
+	s, err := zkstore.Dial(ctx, opt, func(zkpaths.Notice) {})
+	if err != nil {
+		return nil, err
+	}
+	return &zkSession{Session: s, line: line}, nil
+}
+
+// use makes s the session in use; whoever waits for one looks again.
+func (e *emulated) use(s *zkSession) {
+	e.mu.Lock()
+	e.session = s
+	close(e.changed)
+	e.changed = make(chan struct{})
+	e.mu.Unlock()
+}
+
+// end closes a session in the background.
+func (e *emulated) end(s *zkSession) {
+	e.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			e.log.WithError(err).Debug("closing the ZooKeeper session")
+		}
+	})
+}
+
+// take removes the session in use, if any.
+func (e *emulated) take() *zkSession {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.session
+	e.session = nil
+	if s != nil {
+		s.gone = true
+	}
+	return s
+}
+
+// watchSession tells the broker when its session is over, and opens the next.
+func (e *emulated) watchSession() {
+	e.mu.Lock()
+	s := e.session
+	e.mu.Unlock()
+	if s == nil {
+		return
+	}
+	e.tasks.Go(func() {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-s.Expired():
+		}
+		e.mu.Lock()
+		ours := e.session == s && !s.gone
+		if ours {
+			e.session = nil
+		}
+		e.mu.Unlock()
+		e.end(s)
+		if ours {
+			e.node.Post(brokers.SessionExpired{})
+			e.reopen(true)
+		}
+	})
+}
+
+// reopen tries until there is a session or the process ends.
+func (e *emulated) reopen(tell bool) {
+	for e.ctx.Err() == nil {
+		s, err := e.dial(e.ctx)
+		if err == nil {
+			e.use(s)
+			e.watchSession()
+			if tell {
+				e.node.Post(brokers.SessionEstablished{})
+			}
+			return
+		}
+		e.log.WithError(err).Warn("no ZooKeeper session yet")
+		select {
+		case <-e.ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Listen opens or shuts the broker's ports, dropping its connections.
+func (e *emulated) Listen(open bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !open {
+		for _, p := range e.open {
+			p.Listener.Close()
+			// Closing the server waits for handlers, which may wait for the broker that calls here.
+			p.server.DropConnections()
+			e.tasks.Go(p.server.Close)
+		}
+		e.open = nil
+		return nil
+	}
+	if e.open != nil {
+		return nil
+	}
+	lns := e.bound
+	e.bound = nil
+	if lns == nil {
+		var err error
+		if lns, err = bindPorts(&e.plan); err != nil {
+			return err
+		}
+	}
+	for i, ln := range lns {
+		h := brokerHandler{e.node, e.plan.bind[i].Name}
+		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: brokerTable(e.node.Options()), Log: e.log})})
+	}
+	return nil
+}
+
+// OpenSession begins a session in the background; the store waits for it.
+func (e *emulated) OpenSession() error {
+	e.tasks.Go(func() { e.reopen(false) })
+	return nil
+}
+
+// CloseSession ends the session; its registration goes at once.
+func (e *emulated) CloseSession() {
+	if s := e.take(); s != nil {
+		e.end(s)
+	}
+}
+
+// AbandonSession leaves the session to its timeout: the line is cut first, so
+// that nothing tells the server.
+func (e *emulated) AbandonSession() {
+	if s := e.take(); s != nil {
+		s.line.sever()
+		e.end(s)
+	}
+}
+
+// ExpireSession ends the session and opens another. Closing it makes its
+// ephemeral nodes go as an expiry does.
+func (e *emulated) ExpireSession() {
+	s := e.take()
+	if s == nil {
+		return
+	}
+	e.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			e.log.WithError(err).Debug("closing the ZooKeeper session")
+		}
+		e.node.Post(brokers.SessionExpired{})
+		e.reopen(true)
+	})
+}
+
+// current waits for the session in use.
+func (e *emulated) current(ctx context.Context) (*zkSession, error) {
+	for {
+		e.mu.Lock()
+		s, changed := e.session, e.changed
+		e.mu.Unlock()
+		if s != nil {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-e.ctx.Done():
+			return nil, zkpaths.ErrSessionExpired
+		}
+	}
+}
+
+// Read is brokers.Store's.
+func (e *emulated) Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error) {
+	s, err := e.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Session.Read(ctx, reads)
+}
+
+// Write is brokers.Store's.
+func (e *emulated) Write(ctx context.Context, fence int32, writes []zkpaths.Write) ([]zkpaths.Outcome, error) {
+	s, err := e.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Session.Write(ctx, fence, writes)
+}
+
+// Transact is brokers.Store's.
+func (e *emulated) Transact(ctx context.Context, writes []zkpaths.Write) ([]zkpaths.Outcome, error) {
+	s, err := e.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Session.Transact(ctx, writes)
+}
+
+// Session is the id of the session in use, 0 while there is none.
+func (e *emulated) Session() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.session == nil {
+		return 0
+	}
+	return e.session.ID()
+}
+
+// severable is a dialer whose connections can be cut for good.
+type severable struct {
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]struct{}
+}
+
+func (s *severable) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cut {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	s.conns[c] = struct{}{}
+	return severableConn{c, s}, nil
+}
+
+func (s *severable) sever() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = true
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+type severableConn struct {
+	net.Conn
+	line *severable
+}
+
+// Close closes the connection and forgets it.
+func (c severableConn) Close() error {
+	c.line.mu.Lock()
+	delete(c.line.conns, c.Conn)
+	c.line.mu.Unlock()
+	return c.Conn.Close()
+}
+
+var (
+	_ brokers.Store   = (*emulated)(nil)
+	_ brokers.Process = (*emulated)(nil)
+)
