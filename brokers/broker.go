@@ -467,7 +467,7 @@ func (b *Broker) publishFollowing(now time.Time, tps []kafka.TopicPartition) {
 func (b *Broker) logTransition(p *partition) {
 	b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithField("leader", p.leader).
 		WithField("leader_epoch", p.leaderEpoch).WithField("isr", p.isr.isr).WithField("zk_version", p.partitionEpoch).
-		WithField("controller_epoch", p.controllerEpoch).Info("became " + p.role.String())
+		WithField("controller_epoch", p.controllerEpoch).Debug("became " + p.role.String())
 }
 
 // updateMetadata is spec/broker.md §9.3.

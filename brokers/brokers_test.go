@@ -523,11 +523,11 @@ func (w *story) zookeeper(d *datadriven.TestData) {
 		}
 		w.must(w.zk.Seed(n))
 	case "set":
-		if r := w.zk.Write(0, zkserver.Op{Kind: zkserver.OpSet, Path: path, Data: []byte(d.Input), Version: -1}); r.Code != zkserver.OK {
+		if r := w.zk.Write(w.zk.NewSession(), zkserver.Op{Kind: zkserver.OpSet, Path: path, Data: []byte(d.Input), Version: -1}); r.Code != zkserver.OK {
 			w.printf("%v", r.Code)
 		}
 	case "delete":
-		if r := w.zk.Write(0, zkserver.Op{Kind: zkserver.OpDelete, Path: path, Version: -1}); r.Code != zkserver.OK {
+		if r := w.zk.Write(w.zk.NewSession(), zkserver.Op{Kind: zkserver.OpDelete, Path: path, Version: -1}); r.Code != zkserver.OK {
 			w.printf("%v", r.Code)
 		}
 	case "end-session":

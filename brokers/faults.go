@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -228,8 +229,8 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 		b.failLogDir(f.tps)
 	case "clear":
 		b.faults.answers = nil
-		for id := range b.faults.followers {
-			delete(b.faults.followers, id)
+		for _, id := range slices.Sorted(maps.Keys(b.faults.followers)) {
+			b.faults.followers[id] = condition{since: now} // it has to catch up from here
 			b.repl.Changed(now, id, nil)
 		}
 		b.unhang(now)

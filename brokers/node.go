@@ -43,6 +43,7 @@ func NewNode(b *Broker, w World) *Node {
 	}
 	n := &Node{broker: b, world: w, done: make(chan struct{}), inbox: inbox{ready: make(chan struct{}, 1)}}
 	n.died.Store(newLife())
+	n.Post(Start{}) // before anything else that is posted
 	return n
 }
 
@@ -110,7 +111,6 @@ func (n *Node) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var forZK, forController []Effect
-	n.Post(Start{})
 	for {
 		effects, exit := n.turn(ctx)
 		if exit != nil {
