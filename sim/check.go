@@ -21,12 +21,13 @@ type checker struct {
 	epoch  int64 // highest value of /controller_epoch
 	states map[kafka.TopicPartition]kafka.Leadership
 	seen   int // notes looked at
+	topics map[string]map[int32]kafka.ReplicaAssignment
 	// leaders has who led in which epoch, while the topic lives (I-04)
 	leaders map[kafka.TopicPartition]map[int32]kafka.BrokerID
 }
 
 func newChecker(w *World) *checker {
-	return &checker{w: w, states: map[kafka.TopicPartition]kafka.Leadership{}, leaders: map[kafka.TopicPartition]map[int32]kafka.BrokerID{}}
+	return &checker{w: w, topics: map[string]map[int32]kafka.ReplicaAssignment{}, states: map[kafka.TopicPartition]kafka.Leadership{}, leaders: map[kafka.TopicPartition]map[int32]kafka.BrokerID{}}
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -49,8 +50,8 @@ func (c *checker) wrote(session int64, op zkserver.Op, res zkserver.OpResult) {
 	if op.Path == zkpaths.ControllerEpoch && op.Kind == zkserver.OpSet && by != nil {
 		c.epochRises(op.Data)
 	}
-	if topic, ok := zkpaths.ParseTopicPath(op.Path); ok && by != nil && op.Kind == zkserver.OpSet {
-		c.assignment(topic, op.Data)
+	if topic, ok := zkpaths.ParseTopicPath(op.Path); ok {
+		c.assignment(by, topic, op)
 	}
 }
 
@@ -145,14 +146,27 @@ func (c *checker) oneLeader(tp kafka.TopicPartition, now kafka.Leadership) {
 	c.leaders[tp][now.LeaderEpoch] = now.Leader
 }
 
-// assignment checks I-10.
-func (c *checker) assignment(topic string, data []byte) {
-	t, err := zkpaths.DecodeTopic(topic, data)
-	if err != nil {
-		c.fail("/brokers/topics/%s: a controller wrote something unreadable: %q", topic, data)
+// assignment checks I-10, in what a controller changed: what it found it may
+// write back as it was.
+func (c *checker) assignment(by *Candidate, topic string, op zkserver.Op) {
+	before := c.topics[topic]
+	if op.Kind == zkserver.OpDelete {
+		delete(c.topics, topic)
 		return
 	}
+	t, err := zkpaths.DecodeTopic(topic, op.Data)
+	if err != nil {
+		if by != nil {
+			c.fail("/brokers/topics/%s: a controller wrote something unreadable: %q", topic, op.Data)
+		}
+		return
+	}
+	c.topics[topic] = map[int32]kafka.ReplicaAssignment{}
 	for _, p := range t.Partitions {
+		c.topics[topic][p.Partition] = p.ReplicaAssignment
+		if old, ok := before[p.Partition]; by == nil || before == nil || ok && old.Equal(p.ReplicaAssignment) {
+			continue
+		}
 		full := slices.Concat(p.Target(), kafka.Without(p.Original(), p.Target()))
 		switch {
 		case len(kafka.Without(p.Adding, p.Replicas)) > 0 || len(kafka.Without(p.Removing, p.Replicas)) > 0:

@@ -30,6 +30,7 @@ import (
 //	elect N                   start a candidate
 //	die N,M   bounce N        sessions end (in one go); end and come back in one go
 //	start N,M                 start brokers that died
+//	stop N                    the process ends in good order (no controlled shutdown)
 //	expire N                  the candidate's session ends, then it gets a new one
 //	create|set PATH DATA      znodes by hand; no DATA is null, "" is empty
 //	delete|rmr PATH
@@ -42,6 +43,9 @@ import (
 //	hold-deletes              answers to deletions wait for
 //	answer N [ERROR]          N's held answers come, with this error for each partition
 //	dir-fail N T-0 …          a log directory of N fails
+//	repair N T-0 …            it is replaced: works after a restart
+//	lead T-0 N                write a state with this leader by hand, epoch and all else as they are
+//	pause N  unpause N        N's controller process hangs; goes on with what waits for it
 //	tick · advance 5s · go    auto-balancing; virtual time; just settle
 //	fault N OP PATH EFFECT    N's next such operation: a code, lose, expire
 //	event N NAME              put an event without content into N's queue
@@ -54,7 +58,7 @@ import (
 //	replicas T-0    replica states
 //	sent            requests since the last sent, merged over receivers
 //	writes          state, topic and other znodes written by candidates since the last writes
-//	znode PATH · children PATH · controller · gauges · queues · log [LEVEL]
+//	znode PATH · stat PATH · topic-id T · children PATH · controller · gauges · queues · log [LEVEL]
 type Scenario struct {
 	w       *sim.World
 	out     strings.Builder
@@ -209,6 +213,8 @@ func (s *Scenario) act(cmd string, words []string, line string) error {
 		return s.topic(words)
 	case "elect":
 		return each(words, func(id kafka.BrokerID) error { s.w.Candidate(id).Put(events.Startup{}); return nil })
+	case "stop":
+		return each(words, s.stop)
 	case "die":
 		return each(words, func(id kafka.BrokerID) error { s.w.Crash(id); return nil })
 	case "bounce":
@@ -246,6 +252,12 @@ func (s *Scenario) disturb(cmd string, words []string) error {
 		return each(words, func(id kafka.BrokerID) error { s.w.Lagging[id] = cmd == "lag"; return nil })
 	case "mute", "unmute":
 		return each(words, func(id kafka.BrokerID) error { s.w.Mute[id] = cmd == "mute"; return nil })
+	case "pause", "unpause":
+		return each(words, func(id kafka.BrokerID) error { s.w.Candidate(id).Paused = cmd == "pause"; return nil })
+	case "repair":
+		return s.repair(words)
+	case "lead":
+		return s.lead(words)
 	case "hold-deletes":
 		s.w.HoldDeletes = true
 		return nil
@@ -278,6 +290,17 @@ func (s *Scenario) start(id kafka.BrokerID) error {
 	if len(s.w.Candidates) > 0 {
 		s.w.Candidate(id).Put(events.Startup{})
 	}
+	return nil
+}
+
+func (s *Scenario) stop(id kafka.BrokerID) error {
+	if c := s.w.Candidates[id]; c != nil {
+		c.Queue.ClearAndPut(events.Shutdown{})
+		if err := s.w.Settle(); err != nil {
+			return err
+		}
+	}
+	s.w.Crash(id)
 	return nil
 }
 
@@ -481,6 +504,37 @@ func (s *Scenario) dirFail(words []string) error {
 	})
 }
 
+func (s *Scenario) repair(words []string) error {
+	tps, err := parsePartitions(words[1:])
+	if err != nil {
+		return err
+	}
+	return each(words, func(id kafka.BrokerID) error {
+		for _, tp := range tps {
+			delete(s.w.Brokers[id].Offline, tp)
+		}
+		return nil
+	})
+}
+
+func (s *Scenario) lead(words []string) error {
+	if len(words) != 2 {
+		return fmt.Errorf("want a partition and a broker")
+	}
+	tps, err := parsePartitions(words[:1])
+	if err != nil {
+		return err
+	}
+	l, ok := s.w.Leadership(tps[0])
+	if !ok {
+		return fmt.Errorf("%s has no state", tps[0])
+	}
+	if l.Leader, err = parseID(words[1]); err != nil {
+		return err
+	}
+	return s.write(zkserver.Op{Kind: zkserver.OpSet, Path: zkpaths.PartitionStatePath(tps[0]), Data: zkpaths.EncodePartitionState(l), Version: zkserver.AnyVersion})
+}
+
 func (s *Scenario) fault(words []string) error {
 	if len(words) != 4 {
 		return fmt.Errorf("want broker, op, path and effect")
@@ -536,6 +590,19 @@ func (s *Scenario) shower(cmd string) func(words []string) error {
 		}
 	case "znode":
 		return s.showNode
+	case "stat":
+		return func(words []string) error {
+			st, code := s.w.ZK.Tree.Exists(zkserver.Who{}, words[0])
+			s.print("%s %s version=%d", words[0], code, st.Version)
+			return nil
+		}
+	case "topic-id":
+		return func(words []string) error {
+			data, _, _ := s.w.ZK.Tree.GetData(zkserver.Who{}, zkpaths.TopicPath(words[0]))
+			t, err := zkpaths.DecodeTopic(words[0], data)
+			s.print("%s version %d, has an id: %v", words[0], t.Version, !t.ID.IsZero())
+			return err
+		}
 	case "children":
 		return func(words []string) error {
 			names, _, code := s.w.ZK.Tree.GetChildren(zkserver.Who{}, words[0])
@@ -654,11 +721,12 @@ func (s *Scenario) showReplicas(words []string) error {
 	return nil
 }
 
-// showSent merges requests that differ only in their receiver, as long as no
-// other request to one of the receivers stands between them.
+// showSent merges requests that differ only in their receiver, as long as
+// nothing but requests of the same kind to others stands between them.
 func (s *Scenario) showSent() {
 	type group struct {
 		text string
+		kind control.Kind
 		to   []kafka.BrokerID
 	}
 	var groups []group
@@ -670,7 +738,7 @@ func (s *Scenario) showSent() {
 		text := requestText(sent.Request)
 		at := -1
 		for i := len(groups) - 1; i >= 0; i-- {
-			if slices.Contains(groups[i].to, sent.To) {
+			if groups[i].kind != sent.Request.Kind() || slices.Contains(groups[i].to, sent.To) {
 				break
 			}
 			if groups[i].text == text {
@@ -679,7 +747,7 @@ func (s *Scenario) showSent() {
 			}
 		}
 		if at < 0 {
-			groups = append(groups, group{text: text})
+			groups = append(groups, group{text: text, kind: sent.Request.Kind()})
 			at = len(groups) - 1
 		}
 		groups[at].to = append(groups[at].to, sent.To)
