@@ -277,7 +277,7 @@ func (SessionExpired) apply(b *Broker, _ time.Time) {
 }
 
 func (SessionEstablished) apply(b *Broker, _ time.Time) {
-	if b.phase == down || b.registered {
+	if b.phase == down {
 		return
 	}
 	b.attempts, b.registerAt = 0, time.Time{}
