@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/zkcontroller/zkcontroller/events"
@@ -29,12 +30,16 @@ func (w *World) CatchUp() bool {
 					isr = append(isr, f)
 				}
 			}
-			if len(isr) > len(h.ISR) {
+			if len(isr) > len(h.ISR) && !w.refused[askKey(tp, h.LeaderEpoch, isr)] {
 				asked = w.ChangeISR(b, tp, isr) || asked
 			}
 		}
 	}
 	return asked
+}
+
+func askKey(tp kafka.TopicPartition, epoch int32, isr []kafka.BrokerID) string {
+	return fmt.Sprint(tp, epoch, isr)
 }
 
 func (w *World) follows(id, leader kafka.BrokerID, tp kafka.TopicPartition, epoch int32) bool {
@@ -66,6 +71,8 @@ func (w *World) ChangeISR(b *Broker, tp kafka.TopicPartition, isr []kafka.Broker
 		Reply: func(top kafka.ErrorCode, rows []events.AlterPartitionResult) {
 			if top == kafka.NoError && len(rows) == 1 && rows[0].Error == kafka.NoError && h.LeaderEpoch == asked {
 				h.ISR, h.ZKVersion = slices.Clone(rows[0].ISR), rows[0].ZKVersion
+			} else if w.refused != nil {
+				w.refused[askKey(tp, asked, isr)] = true
 			}
 		},
 	})
@@ -87,7 +94,10 @@ func (w *World) writeISR(b *Broker, h *Hosted, tp kafka.TopicPartition, isr []ka
 }
 
 // Stabilize settles and catches up in turns until nothing changes any more.
+// What the controller refused is not asked for again meanwhile.
 func (w *World) Stabilize() error {
+	w.refused = map[string]bool{}
+	defer func() { w.refused = nil }()
 	for range 1000 {
 		if err := w.Settle(); err != nil {
 			return err

@@ -40,6 +40,7 @@ type World struct {
 	Held []Answered
 
 	rng      *rand.Rand
+	refused  map[string]bool // ISRs asked for in vain, while Stabilize runs
 	timers   []*timer
 	timerSeq int
 	check    *checker

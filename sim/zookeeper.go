@@ -15,8 +15,6 @@ type ZooKeeper struct {
 	Now time.Duration
 	// OnWrite, if set, sees every write attempt of every session.
 	OnWrite func(session int64, op zkserver.Op, res zkserver.OpResult)
-	// OnChange, if set, sees every event that a write caused, watched or not.
-	OnChange func()
 
 	listeners map[zkserver.Watcher]func(zkpaths.Notice)
 	next      int64
@@ -65,9 +63,6 @@ func (z *ZooKeeper) Listen(w zkserver.Watcher, f func(zkpaths.Notice)) {
 func (z *ZooKeeper) EndSession(id int64) {
 	z.Listen(zkserver.Watcher(id), nil)
 	z.deliver(z.Tree.CloseSession(id).Fired)
-	if z.OnChange != nil {
-		z.OnChange()
-	}
 }
 
 // Write tries one op of a session.
@@ -84,9 +79,6 @@ func (z *ZooKeeper) Multi(session int64, ops []zkserver.Op) zkserver.Result {
 		}
 	}
 	z.deliver(res.Fired)
-	if z.OnChange != nil && res.Code() == zkserver.OK {
-		z.OnChange()
-	}
 	return res
 }
 
