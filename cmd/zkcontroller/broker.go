@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
@@ -41,11 +42,13 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 			return err
 		}
 		var all []brokerPlan
+		patience := time.Duration(0) // as long as controlled shutdown takes
 		switch {
 		case *idList != "" && c.Given("broker.id"):
 			return usageError("--ids and broker.id: give one")
 		case *idList != "":
 			all, err = plansOfIDs(*idList, *portBase, *profile, c)
+			patience = idsPatience
 		case f.Changed("profile") || f.Changed("port-base"):
 			return usageError("--profile and --port-base go with --ids; a configuration has inter.broker.protocol.version and listeners")
 		default:
@@ -54,7 +57,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		if err != nil {
 			return err
 		}
-		return runBrokers(cmd.Context(), c, log, all)
+		return runBrokers(cmd.Context(), c, log, all, patience)
 	}
 	cmd.AddCommand(brokerFaultCommand())
 	return cmd
@@ -65,6 +68,13 @@ type brokerPlan struct {
 	bind    []config.Endpoint
 	options brokers.Options
 }
+
+// With --ids nobody waits for Kafka's three times five seconds when there is no
+// controller to say goodbye to.
+const (
+	idsRetryBackoff = 500 * time.Millisecond
+	idsPatience     = 4500 * time.Millisecond
+)
 
 func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]brokerPlan, error) {
 	ids, err := parseIDs(list)
@@ -87,10 +97,14 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 			}
 		}
 		name := kafka.Plaintext.String()
-		all = append(all, brokerPlan{
+		p := brokerPlan{
 			bind:    []config.Endpoint{{Name: name, Protocol: name, Host: "127.0.0.1", Port: port}},
 			options: brokerOptions(c, id, v, []kafka.Endpoint{{Listener: name, Host: "127.0.0.1", Port: int32(port)}}),
-		})
+		}
+		if !c.Given("controlled.shutdown.retry.backoff.ms") {
+			p.options.ControlledShutdown.RetryBackoff = idsRetryBackoff
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }
@@ -170,8 +184,9 @@ func parseIDs(list string) ([]kafka.BrokerID, error) {
 }
 
 // runBrokers runs all of them until each has ended. One that fails leaves the
-// others alone; a signal asks all to leave in good order.
-func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all []brokerPlan) error {
+// others alone; a signal asks all to leave in good order, and those that have
+// not left after patience end like crashed ones.
+func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all []brokerPlan, patience time.Duration) error {
 	host := brokers.NewHost(log)
 	var running []*emulated
 	defer func() {
@@ -202,10 +217,17 @@ func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all [
 	for _, e := range running {
 		e.watchSession()
 	}
-	stop := context.AfterFunc(ctx, host.Stop)
-	defer stop()
 	// The brokers outlive ctx: they leave in good order.
-	err = host.Run(context.WithoutCancel(ctx))
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	stop := context.AfterFunc(ctx, func() {
+		host.Stop()
+		if patience > 0 {
+			time.AfterFunc(patience, end)
+		}
+	})
+	defer stop()
+	err = host.Run(life)
 	var taken *brokers.ConflictError
 	var address *brokers.EndpointTakenError
 	if errors.As(err, &taken) || errors.As(err, &address) {

@@ -26,8 +26,13 @@ func kafkaClient(servers string, timeout time.Duration) (*kgo.Client, error) {
 	return client, nil
 }
 
+// requester is a client, which finds the right broker, or one broker.
+type requester interface {
+	Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
 // ask sends one request. A broker that cannot be reached is exit code 3.
-func ask[R kmsg.Response](ctx context.Context, client *kgo.Client, req kmsg.Request) (R, error) {
+func ask[R kmsg.Response](ctx context.Context, client requester, req kmsg.Request) (R, error) {
 	var none R
 	answer, err := client.Request(ctx, req)
 	if err != nil {
@@ -134,7 +139,11 @@ func (a requestTopics) alterConfig(ctx context.Context, topic string, set map[st
 	}
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	req.Resources = append(req.Resources, res)
-	resp, err := ask[*kmsg.IncrementalAlterConfigsResponse](ctx, a.client, req)
+	controller, err := a.controller(ctx)
+	if err != nil {
+		return err
+	}
+	resp, err := ask[*kmsg.IncrementalAlterConfigsResponse](ctx, controller, req)
 	if err != nil {
 		return err
 	}
@@ -142,6 +151,21 @@ func (a requestTopics) alterConfig(ctx context.Context, topic string, set map[st
 		return fmt.Errorf("the answer has %d resources, one was asked for", len(resp.Resources))
 	}
 	return answered(resp.Resources[0].ErrorCode, resp.Resources[0].ErrorMessage)
+}
+
+// controller is asked for what any broker does in Kafka: emulated brokers serve
+// no configurations, the controller always does.
+func (a requestTopics) controller(ctx context.Context) (requester, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	resp, err := ask[*kmsg.MetadataResponse](ctx, a.client, req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.ControllerID < 0 {
+		return a.client, nil // none known: any broker may do it
+	}
+	return a.client.Broker(int(resp.ControllerID)), nil
 }
 
 func (a requestTopics) remove(ctx context.Context, topic string) error {

@@ -113,9 +113,14 @@ func needZooKeeper(c *config.Config) error {
 	return nil
 }
 
+// isTerminal takes every character device but the null device for one.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" && info.Name() != "null"
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 func versionCommand() *cobra.Command {

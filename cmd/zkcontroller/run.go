@@ -104,8 +104,9 @@ func sumStats(past, now zkstore.Stats) zkstore.Stats {
 
 // Times that together stay under the five seconds a process may take to leave.
 const (
-	handBackPatience = 2500 * time.Millisecond
-	closePatience    = 1500 * time.Millisecond
+	handBackPatience  = 2500 * time.Millisecond
+	lastEventPatience = 300 * time.Millisecond
+	closePatience     = 1500 * time.Millisecond
 )
 
 func (p *process) run(ctx context.Context, recordFile string) (err error) {
@@ -183,9 +184,15 @@ func (p *process) control(ctx context.Context) error {
 	}
 	p.log.WithField("why", context.Cause(ctx)).Info("leaving")
 	p.leave()
-	stopLoop()
-	loop.Wait()
-	p.queue.Close()
+	p.queue.Close() // the loop ends when it has handled what it is at
+	ended := make(chan struct{})
+	go func() { loop.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(lastEventPatience):
+		stopLoop()
+		<-ended
+	}
 	return nil
 }
 
