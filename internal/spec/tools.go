@@ -55,7 +55,11 @@ func toolStep(p *player, s *Step) error {
 	p.toolSkips = true
 	p.toolWrites = p.toolWrites || s.Cmd != "doctor" && s.Cmd != "rehearse"
 	p.results = append(p.results, skippedResult)
-	p.skip("%s is not built", s.Cmd)
+	if p.toolWrites {
+		p.skip("the runner was not given the command %s", s.Cmd)
+	} else {
+		p.skip("%s is not built", s.Cmd)
+	}
 	return nil
 }
 
