@@ -365,7 +365,7 @@ func (c *Controller) givenPartitions(req events.MorePartitions, present int32, f
 func (c *Controller) addPartitions(ctx context.Context, topics []*statemachine.Topic, more map[*statemachine.Topic][]zkpaths.PartitionAssignment, failed func(*statemachine.Topic, error)) error {
 	var ps []*statemachine.Partition
 	for _, t := range topics {
-		w := zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.TopicPath(t.Name), Data: c.policy.Node(t, reassign.AsKnown, more[t]...), Version: t.ZKVersion}
+		w := zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.TopicPath(t.Name), Data: c.topicNode(t, asKnown, more[t]...), Version: t.ZKVersion}
 		out, err := c.write(ctx, []zkpaths.Write{w})
 		if err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"github.com/zkcontroller/zkcontroller/deletion"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
-	"github.com/zkcontroller/zkcontroller/reassign"
 	"github.com/zkcontroller/zkcontroller/statemachine"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
@@ -211,7 +210,7 @@ func (c *Controller) giveTopicIDs(ctx context.Context, topics []*statemachine.To
 		}
 		c.state.SetTopicID(t, c.opts.UUID())
 		given = append(given, t)
-		writes = append(writes, zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.TopicPath(t.Name), Data: c.policy.Node(t, reassign.AsKnown), Version: t.ZKVersion})
+		writes = append(writes, zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.TopicPath(t.Name), Data: c.topicNode(t, asKnown), Version: t.ZKVersion})
 	}
 	out, err := c.write(ctx, writes)
 	if err != nil {

@@ -191,6 +191,10 @@ func Preempt(ev events.Event) {
 	case events.ListReassignments:
 		e.Reply(kafka.NotController, nil)
 	case events.ElectLeaders:
+		if e.All { // there are no rows to carry the error
+			e.Reply(kafka.NotController, nil)
+			return
+		}
 		e.Reply(kafka.NoError, electionRows(e.Partitions, kafka.NotController))
 	case events.AllocateProducerIDs:
 		e.Reply(kafka.NotController, 0, 0)

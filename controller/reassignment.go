@@ -152,7 +152,7 @@ func (c *Controller) rewriteReassignments(ctx context.Context, drop func(zkpaths
 		if err != nil {
 			return err
 		}
-		rest := reassign.Remaining(entries, drop)
+		rest := slices.DeleteFunc(slices.Clone(entries), drop)
 		if len(rest) == len(entries) {
 			return nil
 		}
@@ -645,7 +645,7 @@ func (c *Controller) flushAllDirty(ctx context.Context) {
 		return
 	}
 	slices.SortFunc(topics, func(a, b *statemachine.Topic) int { return cmp.Compare(a.Name, b.Name) })
-	failed, err := c.writeTopics(ctx, topics, reassign.AsKnown)
+	failed, err := c.writeTopics(ctx, topics, asKnown)
 	if err == nil {
 		for _, t := range topics {
 			if failed[t.Name] != nil {

@@ -1,13 +1,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
-	"github.com/zkcontroller/zkcontroller/reassign"
 	"github.com/zkcontroller/zkcontroller/statemachine"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
@@ -41,6 +41,26 @@ func (c *Controller) onTopicChange(ctx context.Context) error {
 	return c.createTopicsFound(ctx, topics)
 }
 
+// topicNode encodes a topic as the policy stores it. assignment gives what each
+// partition is to have; extra are partitions that memory does not know yet.
+func (c *Controller) topicNode(t *statemachine.Topic, assignment func(*statemachine.Partition) kafka.ReplicaAssignment, extra ...zkpaths.PartitionAssignment) []byte {
+	node := zkpaths.Topic{Version: c.policy.TopicVersion(), ID: t.ID}
+	if !t.ID.IsZero() {
+		node.Version = 3 // an id that is known is never dropped
+	}
+	parts := t.Partitions()
+	node.Partitions = make([]zkpaths.PartitionAssignment, 0, len(parts)+len(extra))
+	for _, p := range parts {
+		node.Partitions = append(node.Partitions, zkpaths.PartitionAssignment{Partition: p.Partition, ReplicaAssignment: c.policy.Stored(assignment(p))})
+	}
+	node.Partitions = append(node.Partitions, extra...)
+	slices.SortFunc(node.Partitions, func(a, b zkpaths.PartitionAssignment) int { return cmp.Compare(a.Partition, b.Partition) })
+	return zkpaths.EncodeTopic(node)
+}
+
+// asKnown is the assignment in memory, for topicNode.
+func asKnown(p *statemachine.Partition) kafka.ReplicaAssignment { return p.Assignment }
+
 // writeTopics rewrites topic znodes from memory, with assignment saying what
 // each partition is to have. A write is conditional on the version last seen:
 // where somebody wrote meanwhile, partitions that only the znode has are kept,
@@ -55,7 +75,7 @@ func (c *Controller) writeTopics(ctx context.Context, topics []*statemachine.Top
 		var writes []zkpaths.Write
 		for _, t := range topics {
 			writes = append(writes, zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.TopicPath(t.Name),
-				Data: c.policy.Node(t, assignment, extra[t]...), Version: t.ZKVersion})
+				Data: c.topicNode(t, assignment, extra[t]...), Version: t.ZKVersion})
 		}
 		out, err := c.write(ctx, writes)
 		if err != nil {
@@ -184,7 +204,7 @@ func (c *Controller) scrub(ctx context.Context, topics []*statemachine.Topic) er
 			c.log.WithField("topic", t.Name).Info("moving new replicas off this controller")
 		}
 	}
-	failed, err := c.writeTopics(ctx, changed, reassign.AsKnown)
+	failed, err := c.writeTopics(ctx, changed, asKnown)
 	for name, why := range failed {
 		c.log.WithField("topic", name).WithError(why).Error("cannot move replicas off this controller")
 	}

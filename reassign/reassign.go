@@ -1,13 +1,11 @@
 package reassign
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/statemachine"
-	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
 // Policy is how moves are stored and driven.
@@ -138,30 +136,4 @@ func (p Policy) Stored(a kafka.ReplicaAssignment) kafka.ReplicaAssignment {
 		return kafka.ReplicaAssignment{Replicas: a.Replicas}
 	}
 	return a
-}
-
-// Node encodes a topic as the policy stores it. assignment gives what each
-// partition is to have; extra are partitions that memory does not know yet.
-func (p Policy) Node(t *statemachine.Topic, assignment func(*statemachine.Partition) kafka.ReplicaAssignment, extra ...zkpaths.PartitionAssignment) []byte {
-	node := zkpaths.Topic{Version: p.TopicVersion(), ID: t.ID}
-	if !t.ID.IsZero() {
-		node.Version = 3 // an id that is known is never dropped
-	}
-	parts := t.Partitions()
-	node.Partitions = make([]zkpaths.PartitionAssignment, 0, len(parts)+len(extra))
-	for _, part := range parts {
-		node.Partitions = append(node.Partitions, zkpaths.PartitionAssignment{Partition: part.Partition, ReplicaAssignment: p.Stored(assignment(part))})
-	}
-	node.Partitions = append(node.Partitions, extra...)
-	slices.SortFunc(node.Partitions, func(a, b zkpaths.PartitionAssignment) int { return cmp.Compare(a.Partition, b.Partition) })
-	return zkpaths.EncodeTopic(node)
-}
-
-// AsKnown is the assignment in memory, for Node.
-func AsKnown(p *statemachine.Partition) kafka.ReplicaAssignment { return p.Assignment }
-
-// Remaining is what is left of the admin znode's entries without those that
-// drop names, order kept.
-func Remaining(entries []zkpaths.Reassignment, drop func(zkpaths.Reassignment) bool) []zkpaths.Reassignment {
-	return slices.DeleteFunc(slices.Clone(entries), drop)
 }
