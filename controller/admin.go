@@ -91,6 +91,9 @@ func (c *Controller) collisions() func(string) (string, bool) {
 // planTopic runs the checks that need no reading, in the original's order.
 func (c *Controller) planTopic(t events.NewTopic, collides func(string) (string, bool)) (zkpaths.Topic, events.RowError) {
 	node := zkpaths.Topic{Version: c.policy.TopicVersion()}
+	if c.state.Queued(t.Name) {
+		return node, rowError(kafka.TopicAlreadyExists, "topic %q is marked for deletion", t.Name)
+	}
 	if c.state.Topic(t.Name) != nil {
 		return node, rowError(kafka.TopicAlreadyExists, "topic %q exists already", t.Name)
 	}

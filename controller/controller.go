@@ -37,6 +37,7 @@ type Controller struct {
 
 	lastEpoch int32 // highest epoch this process was elected with or saw
 	damage    damage
+	failures  map[string]string // by event: the last failure told
 	dirty     dirtyTopics
 	configs   configWatch
 	stopTimer func()
@@ -103,6 +104,8 @@ func (c *Controller) HandleTogether(ctx context.Context, batch []events.Event) {
 	c.batch.Clear()
 	if err != nil {
 		c.failed(ctx, batch[0], err)
+	} else {
+		delete(c.failures, batch[0].Name())
 	}
 	c.flushDirty(ctx)
 	c.rec.end(err)
@@ -125,8 +128,31 @@ func (c *Controller) failed(ctx context.Context, ev events.Event, err error) {
 	case errors.Is(err, zkpaths.ErrSessionExpired), errors.Is(err, context.Canceled):
 		log.WithError(err).Warn("event given up: the ZooKeeper session is over")
 	default:
+		// The failed read may have been the one that re-arms a watch, so looks at
+		// ZooKeeper are repeated; the same failure is told once.
+		if again := isLook(ev); again {
+			c.timers.After(lookAgain, ev)
+		}
+		if c.failures[ev.Name()] == err.Error() {
+			return
+		}
+		c.failures[ev.Name()] = err.Error()
 		log.WithError(err).Error("event failed; the state it concerned stays as it was")
 	}
+}
+
+// lookAgain is when a failed look at ZooKeeper is repeated.
+const lookAgain = time.Second
+
+// isLook tells whether an event only says where to look, so that it may come again.
+func isLook(ev events.Event) bool {
+	switch ev.(type) {
+	case events.BrokerChange, events.BrokerModifications, events.TopicChange, events.PartitionModifications, events.TopicDeletion,
+		events.ISRChangeNotification, events.LogDirEvent, events.ConfigChange, events.ControllerChange, events.Reelect, events.Startup,
+		events.ZkPartitionReassignment, events.PreferredElectionZnode, events.PartitionReassignmentISRChange:
+		return true
+	}
+	return false
 }
 
 func (c *Controller) dispatch(ctx context.Context, batch []events.Event) error {
@@ -241,6 +267,7 @@ func (c *Controller) clear() {
 	c.batch.Clear()
 	c.active, c.ready = false, false
 	c.damage = damage{}
+	c.failures = map[string]string{}
 	c.dirty = dirtyTopics{}
 	c.configs = configWatch{}
 	if c.stopTimer != nil {

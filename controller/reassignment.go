@@ -488,7 +488,7 @@ func (c *Controller) endMoves(ctx context.Context, ps []*statemachine.Partition)
 	if len(ps) == 0 {
 		return nil
 	}
-	if err := c.together(func() error { return c.switchToTargets(ctx, ps) }); err != nil {
+	if err := c.switchToTargets(ctx, ps); err != nil {
 		return err
 	}
 	var topics []string
@@ -502,16 +502,31 @@ func (c *Controller) endMoves(ctx context.Context, ps []*statemachine.Partition)
 	return c.resumeDeletionFor(ctx, slices.Compact(topics))
 }
 
-// switchToTargets is B1 to B5 and B8.
+// switchToTargets is B1 to B5 and B8. Followers learn of the new leader (B3)
+// before the others are taken away.
 func (c *Controller) switchToTargets(ctx context.Context, ps []*statemachine.Partition) error {
 	var added, removed []statemachine.Replica
 	for _, p := range ps {
 		added = append(added, replicas(p, p.Assignment.Adding)...)
 		removed = append(removed, replicas(p, p.Assignment.Removing)...)
 	}
-	if err := c.moveReplicas(ctx, added, statemachine.OnlineReplica); err != nil { // B1
+	err := c.together(func() error {
+		if err := c.moveReplicas(ctx, added, statemachine.OnlineReplica); err != nil { // B1
+			return err
+		}
+		return c.leadTargets(ctx, ps)
+	})
+	if err != nil {
 		return err
 	}
+	return c.together(func() error {
+		c.tellMetadata(c.state.BrokerIDs(), ps) // B8
+		return c.removeReplicas(ctx, removed)   // B4, B5
+	})
+}
+
+// leadTargets is B2 and B3: only target replicas are left, and one leads.
+func (c *Controller) leadTargets(ctx context.Context, ps []*statemachine.Partition) error {
 	var elect, bump []*statemachine.Partition
 	for _, p := range ps {
 		p.Assignment = kafka.ReplicaAssignment{Replicas: p.Assignment.Target()} // B2
@@ -531,10 +546,6 @@ func (c *Controller) switchToTargets(ctx context.Context, ps []*statemachine.Par
 	for _, p := range bumped {
 		c.tellLeadership(p, p.Leadership, p.Assignment.Replicas, false)
 	}
-	if err := c.removeReplicas(ctx, removed); err != nil { // B4, B5
-		return err
-	}
-	c.tellMetadata(c.state.BrokerIDs(), ps) // B8
 	return nil
 }
 

@@ -180,13 +180,15 @@ func (c *Controller) alterPartitionsTogether(ctx context.Context, reqs []events.
 		}
 		return err
 	}
-	return c.together(func() error {
-		c.tellMetadata(c.state.BrokerIDs(), named)
-		for i, r := range reqs {
-			r.Reply(top[i], answers[i])
-		}
-		return c.completeMoves(ctx, written)
-	})
+	c.tellMetadata(c.state.BrokerIDs(), named)
+	for i, r := range reqs {
+		r.Reply(top[i], answers[i])
+	}
+	if err := c.completeMoves(ctx, written); err != nil {
+		return err
+	}
+	c.send() // if no completed move has taken the metadata along
+	return nil
 }
 
 func (c *Controller) partitionOfRow(row events.AlterPartitionRow) (*statemachine.Partition, kafka.ErrorCode) {
@@ -303,10 +305,12 @@ func (c *Controller) isrsChanged(ctx context.Context, tps []kafka.TopicPartition
 	if err := c.cacheStates(ctx, ps); err != nil {
 		return err
 	}
-	return c.together(func() error {
-		c.tellMetadata(c.state.BrokerIDs(), ps)
-		return c.completeMoves(ctx, ps)
-	})
+	c.tellMetadata(c.state.BrokerIDs(), ps)
+	if err := c.completeMoves(ctx, ps); err != nil {
+		return err
+	}
+	c.send()
+	return nil
 }
 
 // producerBlock is how many producer ids a broker gets at once.

@@ -245,6 +245,8 @@ func (c *Context) Topics() []*Topic {
 // RemoveTopic takes a topic out of memory. Partition and replica states stay,
 // and so does the ineligible mark (spec/controller.md §7.1 step 3).
 func (c *Context) RemoveTopic(name string) {
+	delete(c.queued, name)
+	delete(c.started, name)
 	t := c.topics[name]
 	if t == nil {
 		return
@@ -265,8 +267,6 @@ func (c *Context) RemoveTopic(name string) {
 	if len(kept) == 0 {
 		delete(c.topics, name)
 	}
-	delete(c.queued, name)
-	delete(c.started, name)
 }
 
 // Partitions gives the partitions a topic's assignment names, by number.

@@ -72,6 +72,8 @@ func (o Outcome) Error(path string) error {
 		return nil
 	case o.Err != nil:
 		return fmt.Errorf("%s: %w", path, o.Err)
+	case o.Code == TooLarge:
+		return fmt.Errorf("%s: the request would be larger than ZooKeeper takes (jute.maxbuffer, 1048575 bytes); nothing was sent", path)
 	}
 	return fmt.Errorf("%s: %s", path, o.Code)
 }
