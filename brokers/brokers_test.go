@@ -54,13 +54,12 @@ type news struct {
 
 // actor is one broker with its session, port and what it asked the controller.
 type actor struct {
-	w       *story
-	b       *brokers.Broker
-	store   *sim.Store
-	world   brokers.World
-	script  *scripted
-	asked   []brokers.Effect
-	waiting []string // trace of what Process did
+	w      *story
+	b      *brokers.Broker
+	store  *sim.Store
+	world  brokers.World
+	script *scripted
+	asked  []brokers.Effect
 }
 
 func newStory(t *testing.T) *story {
