@@ -209,8 +209,8 @@ func (b *bulk) begin(ctx context.Context, p *pipe, br *bufio.Reader) error {
 	}
 	b.lagged.Store(false)
 	var lists watchLists
-	for _, a := range b.s.arms.all(onBulk) {
-		lists.add(a.key, a.exists)
+	for _, a := range b.s.arms.bulk() {
+		lists.add(a.key, a.base.exists)
 	}
 	for _, r := range lists.send(p, rel) {
 		if err := r.wait(ctx, b.s.over); err != nil {
@@ -235,7 +235,7 @@ func (b *bulk) onNotice(zxid int64, e zkwire.WatcherEvent) {
 	} else {
 		b.blind.Add(1)
 	}
-	b.s.onNotice(t, e.Path)
+	b.s.onNotice(t, e.Path, onBulk)
 }
 
 // onDown notes that a connection ended, and sees to its watches.
@@ -245,7 +245,7 @@ func (b *bulk) onDown(p *pipe, err error) {
 	if b.cur == p {
 		b.cur = nil
 	}
-	if b.closed || b.reviving || !b.s.arms.any(onBulk) {
+	if b.closed || b.reviving || !b.s.arms.anyBulk() {
 		return
 	}
 	b.s.log.WithField("error", err).Warn("bulk connection to ZooKeeper lost")
@@ -285,7 +285,7 @@ func (b *bulk) revive() {
 		}
 		wait.Stop()
 		pause = min(2*pause, time.Second)
-		if !b.s.arms.any(onBulk) {
+		if !b.s.arms.anyBulk() {
 			break
 		}
 	}
@@ -296,17 +296,16 @@ func (b *bulk) revive() {
 
 // lapse gives the watches up.
 func (b *bulk) lapse() {
-	all := b.s.arms.all(onBulk)
+	all := b.s.arms.bulk()
 	b.s.log.WithField("watches", len(all)).Warn("bulk connection to ZooKeeper stays away: its watches are told as changed")
 	for _, a := range all {
 		t := zkpaths.NodeDataChanged
 		if a.key.table == childTable {
 			t = zkpaths.NodeChildrenChanged
-		} else if !a.exists {
+		} else if !a.base.exists {
 			t = zkpaths.NodeCreated
 		}
 		b.s.arms.forget(a.key)
-		b.s.arms.leave(a.key.path)
 		b.s.queue.put(zkpaths.Notice{Type: t, Path: b.s.inner(a.key.path)})
 	}
 }

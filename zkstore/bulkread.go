@@ -302,7 +302,7 @@ func (r *bulkRead) arm() error {
 	}
 	for z, ms := range marks {
 		for _, m := range ms {
-			r.b.s.arms.commit(m, arm{exists: !byZxid[z].missing[m.key.path]})
+			r.b.s.arms.commit(m, look{exists: !byZxid[z].missing[m.key.path]})
 		}
 	}
 	return nil
@@ -401,7 +401,7 @@ func (r *bulkRead) few() error {
 		}
 		r.nodes[i] = n
 		if n.Code == zkpaths.OK || n.Code == zkpaths.NoNode && rd.Op == zkpaths.Exists {
-			r.b.s.arms.commit(marks[i], arm{exists: n.Code == zkpaths.OK})
+			r.b.s.arms.commit(marks[i], look{exists: n.Code == zkpaths.OK})
 		} else {
 			r.b.s.arms.abort(marks[i])
 		}

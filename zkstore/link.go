@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/zkcontroller/zkcontroller/zkwire"
 )
 
 // link is the road under a zk.Conn: its dialer, its host provider and what can
@@ -29,17 +31,20 @@ type link struct {
 	written atomic.Int64 // bytes sent
 	sent    chan struct{}
 
-	mu   sync.Mutex
-	cur  net.Conn
-	last error // of the last attempt to connect
-	next int
-	used int // attempts since the last success
+	faking atomic.Bool // the notices that come are our own: see wire.Read
+
+	mu      sync.Mutex
+	cur     net.Conn
+	watched map[string]struct{} // paths that the library may hold watches on
+	last    error               // of the last attempt to connect
+	next    int
+	used    int // attempts since the last success
 }
 
 var errSessionOver = errors.New("the session is over")
 
 func newLink(ctx context.Context, opt Options) *link {
-	return &link{opt: opt, ctx: ctx, epoch: time.Now(), sent: make(chan struct{}, 64)}
+	return &link{opt: opt, ctx: ctx, epoch: time.Now(), sent: make(chan struct{}, 64), watched: map[string]struct{}{}}
 }
 
 func (l *link) now() time.Duration { return time.Since(l.epoch) }
@@ -145,16 +150,26 @@ type wire struct {
 	net.Conn
 	link      *link
 	addr      string
-	br        *bufio.Reader
-	left      int       // of the frame being read; br and left are the reader's alone
-	handshake time.Time // deadline until the first frame is there; then zero
+	handshake time.Time // deadline until the first frame is there
 	open      atomic.Bool
+
+	// The reader's alone:
+	br    *bufio.Reader
+	frame []byte   // being handed out
+	buf   []byte   // for the next one
+	ended error    // the connection's end, told when fakes is empty
+	fakes []string // paths whose watches the library must forget first
 }
 
 // SetReadDeadline keeps to the deadline of the handshake until it is over: the
 // library allows 6.7 session time-outs for it, and no end for its body
 // (spec/zookeeper.md §1.3, 13).
-func (w *wire) SetReadDeadline(t time.Time) error { return w.Conn.SetReadDeadline(w.clamp(t)) }
+func (w *wire) SetReadDeadline(t time.Time) error {
+	if w.link.faking.Load() {
+		return nil
+	}
+	return w.Conn.SetReadDeadline(w.clamp(t))
+}
 
 // SetWriteDeadline is clamped in the same way.
 func (w *wire) SetWriteDeadline(t time.Time) error { return w.Conn.SetWriteDeadline(w.clamp(t)) }
@@ -176,7 +191,7 @@ func (w *wire) Write(p []byte) (int, error) {
 		w.link.fail(fmt.Errorf("write to %s: %w", w.addr, err))
 		w.Conn.Close()
 	}
-	if len(p) >= 12 && w.open.Load() && int32(binary.BigEndian.Uint32(p[8:])) == opMulti {
+	if len(p) >= 12 && w.open.Load() && int32(binary.BigEndian.Uint32(p[8:])) == zkwire.OpMulti {
 		select {
 		case w.link.sent <- struct{}{}:
 		default:
@@ -185,58 +200,103 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-const opMulti = 14
-
-// Read hands out frames as they are and notes what their headers say.
+// Read hands out frames as they are, whole ones only, and notes what their
+// headers say. Before it tells the end of the connection it makes the library
+// forget its watches, by notices of our own: it would arm them again behind our
+// back, with a zxid that it reads while another goroutine writes it
+// (spec/zookeeper.md §1.3, 2). The resync arms them.
 func (w *wire) Read(p []byte) (int, error) {
-	if w.left == 0 {
-		if err := w.nextFrame(); err != nil {
-			w.link.fail(fmt.Errorf("read from %s: %w", w.addr, err))
-			return 0, err
+	for len(w.frame) == 0 {
+		if w.ended == nil {
+			if err := w.nextFrame(); err != nil {
+				w.link.fail(fmt.Errorf("read from %s: %w", w.addr, err))
+				w.ended, w.fakes = err, w.link.forgetWatches()
+				w.link.faking.Store(true)
+			}
+		} else if len(w.fakes) > 0 {
+			w.frame, w.fakes = fakeNotice(w.frame[:0], w.fakes[0]), w.fakes[1:]
+		} else {
+			w.link.faking.Store(false)
+			return 0, w.ended
 		}
 	}
-	n, err := w.br.Read(p[:min(len(p), w.left)])
-	w.left -= n
-	w.link.heard.Store(int64(w.link.now()))
-	return n, err
+	n := copy(p, w.frame)
+	w.frame = w.frame[n:]
+	return n, nil
 }
 
 func (w *wire) nextFrame() error {
-	h, err := w.br.Peek(4)
+	limit := maxReply
+	if !w.open.Load() {
+		limit = 4096
+	}
+	whole, err := zkwire.ReadWholeFrame(w.br, w.buf, limit)
 	if err != nil {
 		return err
 	}
-	n := int(int32(binary.BigEndian.Uint32(h)))
-	if n < 0 || n > maxReply {
-		return fmt.Errorf("frame of %d bytes", n)
-	}
+	w.buf = whole
+	body := whole[4:]
+	w.link.heard.Store(int64(w.link.now()))
+	d := zkwire.NewDecoder(body)
 	if !w.open.Load() {
-		// The connect response: protocol version, time-out, session id, password.
-		// It is waited for as a whole while its deadline still stands.
-		if n < 16 || n > 4096 {
-			return fmt.Errorf("connect response of %d bytes", n)
+		var r zkwire.ConnectResponse
+		if r.Decode(d); d.Err() != nil {
+			return fmt.Errorf("connect response: %w", d.Err())
 		}
-		if h, err = w.br.Peek(4 + n); err != nil {
-			return err
-		}
-		if t := int32(binary.BigEndian.Uint32(h[8:])); t > 0 {
-			w.link.granted.Store(int64(time.Duration(t) * time.Millisecond))
+		if r.Timeout > 0 {
+			w.link.granted.Store(int64(time.Duration(r.Timeout) * time.Millisecond))
 		}
 		w.open.Store(true)
-	} else if n >= 16 {
-		if h, err = w.br.Peek(20); err != nil {
-			return err
+	} else {
+		var h zkwire.ReplyHeader
+		if h.Decode(d); d.Err() != nil {
+			return fmt.Errorf("answer: %w", d.Err())
 		}
-		w.note(int32(binary.BigEndian.Uint32(h[4:])), int64(binary.BigEndian.Uint64(h[8:])))
+		w.note(h.Xid, h.Zxid)
 	}
-	w.left = 4 + n
+	w.frame = whole
 	return nil
+}
+
+// fakeNotice is a frame that says a node was deleted: it takes every kind of
+// watch off the path.
+func fakeNotice(b []byte, path string) []byte {
+	b, mark := zkwire.BeginFrame(b)
+	b = zkwire.ReplyHeader{Xid: zkwire.XidNotice, Zxid: -1}.Append(b)
+	e := zkwire.WatcherEvent{Type: zkwire.NodeDeleted, State: zkwire.StateSyncConnected, Path: path}
+	return zkwire.EndFrame(e.Append(b), mark)
+}
+
+// watching notes that the library may hold a watch on a path.
+func (l *link) watching(path string) {
+	l.mu.Lock()
+	l.watched[path] = struct{}{}
+	l.mu.Unlock()
+}
+
+// unwatch notes that it holds none any more.
+func (l *link) unwatch(path string) {
+	l.mu.Lock()
+	delete(l.watched, path)
+	l.mu.Unlock()
+}
+
+// forgetWatches gives all of them, and forgets them.
+func (l *link) forgetWatches() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]string, 0, len(l.watched))
+	for p := range l.watched {
+		out = append(out, p)
+	}
+	clear(l.watched)
+	return out
 }
 
 // note keeps the zxid of a frame. An answer covers every notice before it.
 func (w *wire) note(xid int32, zxid int64) {
 	raise(&w.link.zxid, zxid)
-	if xid == -1 {
+	if xid == zkwire.XidNotice {
 		w.link.blind.Store(zxid <= 0 || w.link.blind.Load())
 	} else if zxid > 0 {
 		w.link.blind.Store(false)

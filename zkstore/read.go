@@ -14,7 +14,7 @@ import (
 // errors are zkpaths.ErrSessionExpired and ctx's.
 func (s *Session) Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error) {
 	nodes := make([]zkpaths.Node, len(reads))
-	if len(reads) >= bulkFrom || slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return s.arms.isAway(s.outer(r.Path)) }) {
+	if bad := slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return checkPath(r.Path) != nil }); !bad && (len(reads) >= bulkFrom || slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return s.arms.isAway(s.outer(r.Path)) })) {
 		if err := s.readBulk(ctx, reads, nodes); !errors.Is(err, errNoBulk) {
 			if err != nil {
 				return nil, err
@@ -76,6 +76,9 @@ func (s *Session) readOne(ctx context.Context, r zkpaths.Read) (zkpaths.Node, er
 
 // ask sends one read. Its error is nil whenever ZooKeeper answered.
 func (s *Session) ask(r zkpaths.Read) (zkpaths.Node, error) {
+	if err := checkPath(r.Path); err != nil {
+		return zkpaths.Node{Code: zkpaths.Failed, Err: err}, nil
+	}
 	path := s.outer(r.Path)
 	var mark *arm
 	if r.Watch {
@@ -92,10 +95,10 @@ func (s *Session) ask(r zkpaths.Read) (zkpaths.Node, error) {
 		// It may have armed the watch: the mark stays for the resync to look at.
 		return n, err
 	case code == zkpaths.OK:
-		s.arms.commit(mark, seen(st))
+		s.tell(path, s.arms.commit(mark, lookAt(st)))
 		n.Stat = stat(st)
 	case code == zkpaths.NoNode && r.Op == zkpaths.Exists:
-		s.arms.commit(mark, arm{})
+		s.tell(path, s.arms.commit(mark, look{}))
 		n.Code = code
 	default:
 		s.arms.abort(mark)
@@ -108,6 +111,11 @@ func (s *Session) ask(r zkpaths.Read) (zkpaths.Node, error) {
 }
 
 func (s *Session) request(op zkpaths.ReadOp, path string, watch bool) (n zkpaths.Node, st *zk.Stat, err error) {
+	if watch {
+		s.link.watching(path)
+		// A notice for an older watch may have taken the note away meanwhile.
+		defer s.link.watching(path)
+	}
 	switch {
 	case op == zkpaths.GetData && watch:
 		n.Data, st, _, err = s.conn.GetW(path)
@@ -135,10 +143,6 @@ func (s *Session) request(op zkpaths.ReadOp, path string, watch bool) (n zkpaths
 func stat(st *zk.Stat) zkpaths.Stat {
 	return zkpaths.Stat{Czxid: st.Czxid, Mzxid: st.Mzxid, Version: st.Version, EphemeralOwner: st.EphemeralOwner,
 		NumChildren: st.NumChildren, Mtime: st.Mtime}
-}
-
-func seen(st *zk.Stat) arm {
-	return arm{exists: true, czxid: st.Czxid, mzxid: st.Mzxid, pzxid: st.Pzxid}
 }
 
 // Sync waits until the server that serves the session has caught up with the

@@ -13,7 +13,7 @@ import (
 // new, so that notices can be lost (spec/zookeeper.md §1.3, 2). What changed
 // since it was armed gets a notice of our own. False: the connection went down
 // again, and another resync follows.
-func (s *Session) resync(turn int) bool {
+func (s *Session) resync(turn int, watches []*arm) bool {
 	ctx := context.Background()
 	// A notice does not count into the zxid that the handshake compares, so the
 	// new server may be behind what was told already.
@@ -24,8 +24,8 @@ func (s *Session) resync(turn int) bool {
 	}
 	var g errgroup.Group
 	g.SetLimit(s.opt.InFlight)
-	for _, old := range s.arms.all(onMain) {
-		g.Go(func() error { return s.reexamine(ctx, old) })
+	for _, n := range watches {
+		g.Go(func() error { return s.reexamine(ctx, n) })
 	}
 	if g.Wait() != nil {
 		return false
@@ -36,62 +36,36 @@ func (s *Session) resync(turn int) bool {
 }
 
 // reexamine reads one watched node with a watch and compares.
-func (s *Session) reexamine(ctx context.Context, old arm) error {
+func (s *Session) reexamine(ctx context.Context, n *arm) error {
 	op := zkpaths.Exists
-	if old.key.table == childTable {
+	if n.key.table == childTable {
 		op = zkpaths.GetChildren
 	}
-	// A fresh mark, since the read arms anew whatever the server still has.
-	s.arms.forget(old.key)
-	mark := s.arms.begin(old.key, onMain)
 	st, err := direct(ctx, s, func() (*zk.Stat, error) {
-		_, st, err := s.request(op, old.key.path, true)
+		_, st, err := s.request(op, n.key.path, true)
 		return st, err
 	})
 	fate, code := judge(err)
 	if fate != answered {
 		return err
 	}
-	now := arm{}
+	var told []zkpaths.NoticeType
 	switch {
 	case code == zkpaths.OK:
-		now = seen(st)
-		s.arms.commit(mark, now)
-	case code == zkpaths.NoNode && op == zkpaths.Exists:
-		s.arms.commit(mark, now)
+		told = s.arms.settle(n, lookAt(st), true)
+	case code == zkpaths.NoNode:
+		told = s.arms.settle(n, look{}, op == zkpaths.Exists)
 	default:
-		s.arms.abort(mark)
-		if code != zkpaths.NoNode {
-			// It cannot be looked at, so say that it may have changed.
-			now = arm{exists: true, czxid: old.czxid}
-		}
+		// It cannot be looked at, so it is told as changed.
+		told = s.arms.settle(n, look{exists: true}, false)
 	}
-	for _, t := range changes(old, now) {
-		s.queue.put(zkpaths.Notice{Type: t, Path: s.inner(old.key.path)})
-	}
+	s.tell(n.key.path, told)
 	return nil
 }
 
-// changes gives the notices that a watch would have brought between two looks.
-// A node deleted and made again gets both, in order.
-func changes(old, now arm) []zkpaths.NoticeType {
-	child := old.key.table == childTable
-	switch {
-	case !old.armed:
-		// Its answer was lost with the connection: the reader asks again.
-		return nil
-	case !old.exists && !now.exists:
-		return nil
-	case !old.exists:
-		return []zkpaths.NoticeType{zkpaths.NodeCreated}
-	case !now.exists:
-		return []zkpaths.NoticeType{zkpaths.NodeDeleted}
-	case old.czxid != now.czxid && !child:
-		return []zkpaths.NoticeType{zkpaths.NodeDeleted, zkpaths.NodeCreated}
-	case child && (old.pzxid != now.pzxid || old.czxid != now.czxid):
-		return []zkpaths.NoticeType{zkpaths.NodeChildrenChanged}
-	case !child && old.mzxid != now.mzxid:
-		return []zkpaths.NoticeType{zkpaths.NodeDataChanged}
+// tell queues notices of our own.
+func (s *Session) tell(path string, types []zkpaths.NoticeType) {
+	for _, t := range types {
+		s.queue.put(zkpaths.Notice{Type: t, Path: s.inner(path)})
 	}
-	return nil
 }

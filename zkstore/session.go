@@ -190,6 +190,9 @@ func (s *Session) State() State {
 // onEvent is called by the library's own goroutines, in order. It must not
 // block, nor call what waits for an answer.
 func (s *Session) onEvent(e zk.Event) {
+	if e.Type != zk.EventSession && s.link.faking.Load() {
+		return
+	}
 	switch e.Type {
 	case zk.EventSession:
 		switch e.State {
@@ -206,19 +209,21 @@ func (s *Session) onEvent(e zk.Event) {
 			s.link.drop()
 		}
 	case zk.EventNodeCreated:
-		s.onNotice(zkpaths.NodeCreated, e.Path)
+		s.onNotice(zkpaths.NodeCreated, e.Path, onMain)
 	case zk.EventNodeDeleted:
-		s.onNotice(zkpaths.NodeDeleted, e.Path)
+		s.link.unwatch(e.Path)
+		s.onNotice(zkpaths.NodeDeleted, e.Path, onMain)
 	case zk.EventNodeDataChanged:
-		s.onNotice(zkpaths.NodeDataChanged, e.Path)
+		s.onNotice(zkpaths.NodeDataChanged, e.Path, onMain)
 	case zk.EventNodeChildrenChanged:
-		s.onNotice(zkpaths.NodeChildrenChanged, e.Path)
+		s.onNotice(zkpaths.NodeChildrenChanged, e.Path, onMain)
 	}
 }
 
-func (s *Session) onNotice(t zkpaths.NoticeType, path string) {
-	s.arms.fire(t, path)
-	s.queue.put(zkpaths.Notice{Type: t, Path: s.inner(path)})
+func (s *Session) onNotice(t zkpaths.NoticeType, path string, from home) {
+	if s.arms.fire(t, path, from) {
+		s.queue.put(zkpaths.Notice{Type: t, Path: s.inner(path)})
+	}
 }
 
 func (s *Session) onConnected() {
@@ -232,12 +237,14 @@ func (s *Session) onConnected() {
 		s.suspect.Stop()
 	}
 	turn, first := s.turn, s.state == Connecting
+	// Marked now, before the library can bring notices of the new connection.
+	watches := s.arms.suspend()
 	s.wg.Add(1)
 	go func() {
 		defer s.wg.Done()
 		<-s.ready
 		s.id.Store(s.conn.SessionID())
-		if !first && !s.resync(turn) {
+		if !first && !s.resync(turn, watches) {
 			return
 		}
 		s.mu.Lock()
@@ -501,6 +508,14 @@ func (s *Session) drain(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// checkPath refuses what would leave the chroot; all else is the server's to judge.
+func checkPath(path string) error {
+	if !strings.HasPrefix(path, "/") {
+		return fmt.Errorf("path %q does not begin with /", path)
+	}
+	return nil
 }
 
 // outer gives the server's path; inner takes the chroot off.

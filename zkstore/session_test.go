@@ -87,7 +87,7 @@ func (w writer) Write(p []byte) (int, error) {
 
 // chroot gives each test its own tree.
 func chroot(t *testing.T) string {
-	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "_", " ", "_").Replace(t.Name()), time.Now().UnixNano())
+	return fmt.Sprintf("/%s-%d", strings.NewReplacer("/", "_", " ", "_", ",", "").Replace(t.Name()), time.Now().UnixNano())
 }
 
 // open dials with the test's defaults and closes with the test.
@@ -174,7 +174,10 @@ func codes(outs []zkpaths.Outcome) []zkpaths.Code {
 	return out
 }
 
-func diff(t testing.TB, what string, want, got any, opts ...cmp.Option) {
+func diff(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, what string, want, got any, opts ...cmp.Option) {
 	t.Helper()
 	if d := cmp.Diff(want, got, append(opts, cmpopts.EquateErrors())...); d != "" {
 		t.Fatalf("%s (-want +got):\n%s", what, d)

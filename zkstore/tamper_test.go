@@ -19,7 +19,9 @@ type tamper struct {
 
 	mu      sync.Mutex
 	conns   map[net.Conn]struct{}
-	held    <-chan struct{}        // new connections wait for it
+	held    <-chan struct{} // new connections wait for it
+	hellos  int
+	refuse  bool                   // resumes are answered as those of an expired session
 	ops     map[bool]map[int32]int // by bulk or main, by op code
 	request func(c *relay, op int32, body []byte) action
 	reply   func(c *relay, op int32, h zkwire.ReplyHeader, body []byte) (zkwire.ReplyHeader, []byte)
@@ -123,6 +125,14 @@ func (p *tamper) serve(c net.Conn) {
 	p.mu.Unlock()
 	cr, sr := bufio.NewReader(c), bufio.NewReader(s)
 	hello, err := zkwire.ReadFrame(cr, nil, 1<<20)
+	p.mu.Lock()
+	p.hellos++
+	refuse := p.refuse
+	p.mu.Unlock()
+	if refuse && err == nil {
+		frame(c, (&zkwire.ConnectResponse{Password: make([]byte, 16)}).Append(nil))
+		return
+	}
 	if err != nil || frame(s, hello) != nil {
 		return
 	}

@@ -16,6 +16,9 @@ var errRolledBack = errors.New("not applied: the transaction was rolled back")
 func (s *Session) Transact(ctx context.Context, writes []zkpaths.Write) ([]zkpaths.Outcome, error) {
 	ops, size := make([]*op, len(writes)), s.fenceSize()
 	for i, w := range writes {
+		if err := checkPath(w.Path); err != nil {
+			return rolledBack(len(writes), i, zkpaths.Outcome{Code: zkpaths.Failed, Err: err}), nil
+		}
 		ops[i] = s.newOp(i, w)
 		size += ops[i].size
 	}

@@ -132,12 +132,16 @@ func (f *flight) launch(writes []zkpaths.Write) {
 			f.settle(o, zkpaths.Outcome{Code: zkpaths.TooLarge})
 			continue
 		}
-		if f.conflicts(w) {
-			send()
-			f.awaitClear(w)
+		if err := checkPath(w.Path); err != nil {
+			f.settle(o, zkpaths.Outcome{Code: zkpaths.Failed, Err: err})
+			continue
 		}
 		if len(batch) == f.s.opt.Batch || size+o.size > room {
 			send()
+		}
+		if f.conflicts(w) {
+			send()
+			f.awaitClear(w)
 		}
 		batch, size = append(batch, o), size+o.size
 	}

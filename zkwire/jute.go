@@ -187,12 +187,26 @@ func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	if _, err := io.ReadFull(r, h[:]); err != nil {
 		return nil, err
 	}
+	return readBody(r, h, buf[:0], limit)
+}
+
+// ReadWholeFrame is ReadFrame with the frame's length left in front.
+func ReadWholeFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
+	var h [4]byte
+	if _, err := io.ReadFull(r, h[:]); err != nil {
+		return nil, err
+	}
+	return readBody(r, h, append(buf[:0], h[:]...), limit)
+}
+
+// readBody appends the body of the frame that h begins.
+func readBody(r io.Reader, h [4]byte, buf []byte, limit int) ([]byte, error) {
 	n := int(int32(binary.BigEndian.Uint32(h[:])))
 	if n < 0 || n > limit {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrFrameSize, n, limit)
 	}
 	const step = 256 << 10
-	buf = buf[:0]
+	n += len(buf)
 	for len(buf) < n {
 		part := min(n-len(buf), max(step, len(buf)))
 		buf = slices.Grow(buf, part)
