@@ -42,12 +42,9 @@ func (c *Controller) onCreateTopics(ctx context.Context, e events.CreateTopics) 
 		}
 		planned = append(planned, plannedTopic{row: i, name: t.Name, node: node, config: t.Configs})
 	}
-	planned, err := c.checkAbsent(ctx, planned, rows)
+	planned, err := c.checkAbsent(ctx, planned, rows, e.ValidateOnly)
 	if err == nil && !e.ValidateOnly {
-		planned, err = c.writeNewTopics(ctx, planned, rows)
-	}
-	if err == nil && !e.ValidateOnly {
-		err = c.leadNewTopics(ctx, planned)
+		planned, err = c.createTopics(ctx, planned, rows)
 	}
 	for _, p := range planned {
 		row := &rows[p.row]
@@ -198,13 +195,12 @@ func (c *Controller) checkReplicas(ids []kafka.BrokerID, width int) events.RowEr
 	return events.RowError{}
 }
 
-// checkAbsent reads whether topics, or their deletion markers, are there.
-func (c *Controller) checkAbsent(ctx context.Context, planned []plannedTopic, rows []events.NewTopicResult) ([]plannedTopic, error) {
-	var reads []zkpaths.Read
-	for _, p := range planned {
-		for _, path := range []string{zkpaths.DeleteTopicPath(p.name), zkpaths.TopicPath(p.name)} {
-			reads = append(reads, zkpaths.Read{Op: zkpaths.Exists, Path: path})
-		}
+// checkAbsent reads whether topics are marked for deletion. Whether they exist
+// shows when they are created; only a validation has to ask.
+func (c *Controller) checkAbsent(ctx context.Context, planned []plannedTopic, rows []events.NewTopicResult, validate bool) ([]plannedTopic, error) {
+	reads := readsOf(zkpaths.Exists, planned, func(p plannedTopic) string { return zkpaths.DeleteTopicPath(p.name) }, false)
+	if validate {
+		reads = append(reads, readsOf(zkpaths.Exists, planned, func(p plannedTopic) string { return zkpaths.TopicPath(p.name) }, false)...)
 	}
 	nodes, err := c.read(ctx, reads)
 	if err != nil {
@@ -213,9 +209,9 @@ func (c *Controller) checkAbsent(ctx context.Context, planned []plannedTopic, ro
 	var out []plannedTopic
 	for i, p := range planned {
 		switch {
-		case nodes[2*i].Code == zkpaths.OK:
+		case nodes[i].Code == zkpaths.OK:
 			rows[p.row].RowError = rowError(kafka.TopicAlreadyExists, "topic %q is marked for deletion", p.name)
-		case nodes[2*i+1].Code == zkpaths.OK:
+		case validate && nodes[len(planned)+i].Code == zkpaths.OK:
 			rows[p.row].RowError = rowError(kafka.TopicAlreadyExists, "topic %q exists already", p.name)
 		default:
 			out = append(out, p)
@@ -224,7 +220,8 @@ func (c *Controller) checkAbsent(ctx context.Context, planned []plannedTopic, ro
 	return out, nil
 }
 
-// writeNewTopics writes configuration, then topic, of each (spec/controller.md §7.18).
+// writeNewTopics writes configuration, then topic, of each, for topics too
+// large for one transaction (spec/controller.md §7.18).
 func (c *Controller) writeNewTopics(ctx context.Context, planned []plannedTopic, rows []events.NewTopicResult) ([]plannedTopic, error) {
 	var writes []zkpaths.Write
 	for _, p := range planned {

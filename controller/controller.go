@@ -39,6 +39,7 @@ type Controller struct {
 	damage    damage
 	failures  map[string]string // by event: the last failure told
 	dirty     dirtyTopics
+	watches   topicWatches
 	configs   configWatch
 	stopTimer func()
 	rec       *recorder
@@ -149,7 +150,7 @@ func isLook(ev events.Event) bool {
 	switch ev.(type) {
 	case events.BrokerChange, events.BrokerModifications, events.TopicChange, events.PartitionModifications, events.TopicDeletion,
 		events.ISRChangeNotification, events.LogDirEvent, events.ConfigChange, events.ControllerChange, events.Reelect, events.Startup,
-		events.ZkPartitionReassignment, events.PreferredElectionZnode, events.PartitionReassignmentISRChange:
+		events.ZkPartitionReassignment, events.PreferredElectionZnode, events.PartitionReassignmentISRChange, armTopics:
 		return true
 	}
 	return false
@@ -222,6 +223,8 @@ func (c *Controller) dispatchActive(ctx context.Context, ev events.Event) error 
 		return nil
 	case events.StopReplicaResponse:
 		return c.onStopReplicaResponse(ctx, e)
+	case armTopics:
+		return c.onArmTopics(ctx)
 	case flushTopics:
 		return nil // the flush follows every event
 	}
@@ -269,6 +272,7 @@ func (c *Controller) clear() {
 	c.damage = damage{}
 	c.failures = map[string]string{}
 	c.dirty = dirtyTopics{}
+	c.watches = topicWatches{}
 	c.configs = configWatch{}
 	if c.stopTimer != nil {
 		c.stopTimer()

@@ -214,34 +214,88 @@ func (c *Controller) completeDeletions(ctx context.Context, names []string) erro
 	return c.dropDeletedMoves(ctx, names)
 }
 
-// deleteNodes removes the trees of topics, their configuration, their markers.
+// deleteNodes removes the trees of topics, their configuration and, last, the
+// markers. What is below a topic is mostly known; where something else turns
+// up, the tree is listed.
 func (c *Controller) deleteNodes(ctx context.Context, names []string) error {
-	var trees, config []string
+	var paths, listed []string
 	for _, name := range names {
-		trees = append(trees, zkpaths.TopicPath(name))
-		config = append(config, zkpaths.TopicConfigPath(name))
+		tree, known := c.knownTree(name)
+		if !known {
+			listed = append(listed, name)
+		}
+		paths = append(paths, tree...)
 	}
-	below, err := c.descendants(ctx, append(trees, config...))
+	left, err := c.deletePaths(ctx, paths)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		below = append(below, zkpaths.DeleteTopicPath(name))
+	for _, path := range left {
+		if topic, ok := zkpaths.ParseTopicPath(path); ok {
+			listed = append(listed, topic)
+		}
 	}
-	writes := make([]zkpaths.Write, len(below))
-	for i, path := range below {
+	if len(listed) > 0 {
+		roots := append(readPaths(listed, zkpaths.TopicPath), readPaths(listed, zkpaths.TopicConfigPath)...)
+		below, err := c.descendants(ctx, roots)
+		if err != nil {
+			return err
+		}
+		if _, err := c.deletePaths(ctx, below); err != nil {
+			return err
+		}
+	}
+	_, err = c.deletePaths(ctx, readPaths(names, zkpaths.DeleteTopicPath))
+	return err
+}
+
+func readPaths(names []string, path func(string) string) []string {
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = path(name)
+	}
+	return out
+}
+
+// knownTree lists the nodes of a topic, children first, by what memory says.
+// It is not known where a state may be missing: a delete of a missing node
+// costs a round trip, a listing of all costs less than many of those.
+func (c *Controller) knownTree(name string) ([]string, bool) {
+	t := c.state.Topic(name)
+	if t == nil || len(t.Partitions()) == 0 || c.opts.KafkaOrder {
+		return nil, false
+	}
+	var out []string
+	for _, p := range t.Partitions() {
+		if !p.HasLeadership {
+			return nil, false
+		}
+		out = append(out, zkpaths.PartitionStatePath(p.TopicPartition), zkpaths.PartitionPath(p.TopicPartition))
+	}
+	return append(out, zkpaths.PartitionsPath(name), zkpaths.TopicPath(name), zkpaths.TopicConfigPath(name)), true
+}
+
+// deletePaths deletes in order and gives the paths that are still there.
+func (c *Controller) deletePaths(ctx context.Context, paths []string) ([]string, error) {
+	writes := make([]zkpaths.Write, len(paths))
+	for i, path := range paths {
 		writes[i] = zkpaths.Write{Op: zkpaths.Delete, Path: path, Version: zkpaths.AnyVersion}
 	}
 	out, err := c.write(ctx, writes)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var left []string
 	for i, o := range out {
-		if !o.OK() && o.Code != zkpaths.NoNode {
-			c.log.WithError(o.Error(writes[i].Path)).Warn("cannot delete a node of a deleted topic")
+		if o.OK() || o.Code == zkpaths.NoNode {
+			continue
+		}
+		left = append(left, paths[i])
+		if o.Code != zkpaths.NotEmpty {
+			c.log.WithError(o.Error(paths[i])).Warn("cannot delete a node of a deleted topic")
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // descendants lists roots and everything below them, children before parents,

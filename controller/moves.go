@@ -167,6 +167,9 @@ func (c *Controller) tellMetadata(to []kafka.BrokerID, ps []*statemachine.Partit
 // request of a kind for all of them: of a partition the last entry counts, as
 // it would if they came one after the other.
 func (c *Controller) together(steps func() error) error {
+	if c.opts.KafkaOrder {
+		return steps()
+	}
 	c.held++
 	err := steps()
 	c.held--

@@ -60,6 +60,10 @@ type Options struct {
 	DefaultPartitions  int32 // num.partitions
 	DefaultReplication int16 // default.replication.factor
 
+	// KafkaOrder carries out every write and request on its own, in the
+	// original's order, for comparison (design decision D5).
+	KafkaOrder bool
+
 	// ControlListener is control.plane.listener.name, or inter.broker.listener.name:
 	// the listener a broker is addressed at. "" takes PLAINTEXT, else its first.
 	ControlListener string

@@ -12,8 +12,9 @@ import (
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
-// onTopicChange looks which topics came and went (spec/controller.md §7.1).
-func (c *Controller) onTopicChange(ctx context.Context) error {
+// listTopics looks which topics came and went (spec/controller.md §7.1).
+func (c *Controller) listTopics(ctx context.Context) error {
+	c.watches.listed = c.opts.Now()
 	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerTopics, true)
 	if err != nil {
 		return err
@@ -234,6 +235,11 @@ func (c *Controller) onPartitionModifications(ctx context.Context, topic string)
 	if err != nil || n.Code == zkpaths.NoNode {
 		return err
 	}
+	return c.topicRead(ctx, topic, n)
+}
+
+// topicRead compares a topic znode with the memory.
+func (c *Controller) topicRead(ctx context.Context, topic string, n zkpaths.Node) error {
 	t := c.state.Topic(topic)
 	node, ok := c.decodeTopic(topic, n)
 	switch {

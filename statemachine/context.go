@@ -196,9 +196,27 @@ func (c *Context) AddTopic(name string) *Topic {
 	}
 	if !t.Known {
 		t.Known = true
-		c.sorted = nil
+		if c.sorted != nil {
+			i, _ := c.searchTopic(name)
+			c.sorted = slices.Insert(c.sorted, i, t)
+		}
 	}
 	return t
+}
+
+func (c *Context) searchTopic(name string) (int, bool) {
+	return slices.BinarySearchFunc(c.sorted, name, func(t *Topic, name string) int { return cmp.Compare(t.Name, name) })
+}
+
+// ForgetTopic takes a topic out of memory with all its states, as if it had
+// never been there: its creation did not happen.
+func (c *Context) ForgetTopic(name string) {
+	if t := c.topics[name]; t != nil {
+		for _, p := range t.parts {
+			p.State, p.replicas = NonExistentPartition, nil
+		}
+	}
+	c.RemoveTopic(name)
 }
 
 // SetTopicID gives a topic its id; the zero id takes it away.
@@ -228,7 +246,8 @@ func (c *Context) TopicByID(id kafka.TopicID) *Topic {
 	return c.Topic(c.byID[id])
 }
 
-// Topics gives all known topics by name. The slice must not be changed.
+// Topics gives all known topics by name. The slice must not be changed, and is
+// good until a topic is added or removed.
 func (c *Context) Topics() []*Topic {
 	if c.sorted == nil {
 		c.sorted = make([]*Topic, 0, len(c.topics))
@@ -252,8 +271,11 @@ func (c *Context) RemoveTopic(name string) {
 		return
 	}
 	c.SetTopicID(t, kafka.TopicID{})
+	if t.Known && c.sorted != nil {
+		i, _ := c.searchTopic(name)
+		c.sorted = slices.Delete(c.sorted, i, i+1)
+	}
 	t.Known = false
-	c.sorted = nil
 	kept := t.parts[:0:0]
 	for _, p := range t.parts {
 		p.Assigned, p.Assignment = false, kafka.ReplicaAssignment{}
