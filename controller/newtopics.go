@@ -208,7 +208,7 @@ func (c *Controller) commitDrafts(group []draft, out []zkpaths.Outcome) {
 
 // armDelay is how long watches on topics of our own making may wait, so that a
 // burst of creations arms them in one go. Nothing is missed: arming reads.
-const armDelay = 25 * time.Millisecond
+const armDelay = 100 * time.Millisecond
 
 // topicWatches are those that wait.
 type topicWatches struct {
