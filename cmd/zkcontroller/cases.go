@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -24,7 +23,7 @@ func casesCommand() *cobra.Command {
 				return err
 			}
 			if failed > 0 || passed+skipped == 0 {
-				return withCode(1, fmt.Errorf("%d of %d cases failed", failed, passed+failed+skipped))
+				return withCode(1, errSilent)
 			}
 			return nil
 		},
