@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -12,6 +13,63 @@ import (
 // to watch it itself (spec/admin-api.md §7.1).
 type configWatch struct {
 	seen int64 // highest sequence number handled
+	// unclean is what brokers/<default> and brokers/<our id> say about unclean
+	// elections; nil when they say nothing.
+	unclean *bool
+}
+
+// defaultBroker is the entity that stands for all brokers.
+const defaultBroker = "brokers/<default>"
+
+// uncleanDefault tells whether topics without a word of their own may be led
+// from outside the ISR: by what tools set at run time for this process, else
+// for all, else by its own configuration (spec/controller.md §7.14).
+func (c *Controller) uncleanDefault() bool {
+	if c.configs.unclean != nil {
+		return *c.configs.unclean
+	}
+	return c.opts.UncleanElection
+}
+
+// loadBrokerConfigs reads what tools set at run time. Unreadable nodes are
+// reported and say nothing.
+func (c *Controller) loadBrokerConfigs(ctx context.Context) error {
+	paths := []string{zkpaths.EntityConfigPath(defaultBroker), zkpaths.BrokerConfigPath(c.opts.ID)}
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, paths, func(p string) string { return p }, false))
+	if err != nil {
+		return fmt.Errorf("loading the configuration of brokers: %w", err)
+	}
+	c.configs.unclean = nil
+	for i, n := range nodes {
+		if n.Code != zkpaths.OK {
+			continue
+		}
+		config, err := zkpaths.DecodeConfig(paths[i], n.Data)
+		if err != nil {
+			c.report(err)
+			continue
+		}
+		c.repaired(paths[i])
+		if value, ok := config[uncleanKey]; ok {
+			allowed := value == "true"
+			c.configs.unclean = &allowed
+		}
+	}
+	return nil
+}
+
+// brokerConfigChanged lets partitions elect that an unclean election may help now.
+func (c *Controller) brokerConfigChanged(ctx context.Context) error {
+	was := c.uncleanDefault()
+	if err := c.loadBrokerConfigs(ctx); err != nil {
+		return err
+	}
+	if was || !c.uncleanDefault() {
+		return nil
+	}
+	c.log.Info("unclean leader elections are allowed by default now")
+	_, err := c.triggerOnline(ctx, "")
+	return err
 }
 
 // startConfigWatch arms the watch. What is there already needs no handling: a
@@ -27,12 +85,12 @@ func (c *Controller) startConfigWatch(ctx context.Context) error {
 			c.configs.seen = max(c.configs.seen, seq)
 		}
 	}
-	return nil
+	return c.brokerConfigChanged(ctx) // it may have changed since it was loaded, unseen
 }
 
 // onConfigChange reads the notifications above the last one handled and lets
-// topics whose configuration now allows unclean elections elect
-// (spec/controller.md §7.14). The notifications stay: brokers purge them.
+// partitions elect whose configuration, or the brokers', now allows unclean
+// elections (spec/controller.md §7.14). The notifications stay: brokers purge them.
 func (c *Controller) onConfigChange(ctx context.Context) error {
 	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.ConfigChanges, true)
 	if err != nil || list.Code != zkpaths.OK {
@@ -61,6 +119,11 @@ func (c *Controller) onConfigChange(ctx context.Context) error {
 		if err != nil {
 			c.report(err)
 			continue
+		}
+		if change.EntityPath == defaultBroker || zkpaths.EntityConfigPath(change.EntityPath) == zkpaths.BrokerConfigPath(c.opts.ID) {
+			if err := c.brokerConfigChanged(ctx); err != nil {
+				return err
+			}
 		}
 		if name, ok := strings.CutPrefix(change.EntityPath, "topics/"); ok && !topics[name] && c.state.Topic(name) != nil {
 			topics[name] = true

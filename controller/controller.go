@@ -160,6 +160,9 @@ func (c *Controller) dispatch(ctx context.Context, batch []events.Event) error {
 	if reqs, ok := alterPartitions(batch); ok {
 		return c.onAlterPartition(ctx, reqs)
 	}
+	if tps, ok := movedStates(batch); ok && c.active {
+		return c.onReassignmentISRChange(ctx, tps)
+	}
 	switch e := batch[0].(type) {
 	case events.Startup:
 		return c.onStartup(ctx)
@@ -211,7 +214,7 @@ func (c *Controller) dispatchActive(ctx context.Context, ev events.Event) error 
 	case events.TopicUncleanElectionEnabled:
 		return c.onTopicUncleanElectionEnabled(ctx, e.Topic)
 	case events.PartitionReassignmentISRChange:
-		return c.onReassignmentISRChange(ctx, e.Partition)
+		return c.onReassignmentISRChange(ctx, []kafka.TopicPartition{e.Partition})
 	case events.ZkPartitionReassignment:
 		return c.onZkPartitionReassignment(ctx, e.Changed)
 	case events.PreferredElectionZnode:

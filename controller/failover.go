@@ -31,6 +31,9 @@ func (c *Controller) failover(ctx context.Context) error {
 			return fmt.Errorf("clearing %s: %w", dir, err)
 		}
 	}
+	if err := c.loadBrokerConfigs(ctx); err != nil {
+		return err
+	}
 	if err := c.load(ctx); err != nil {
 		return err
 	}

@@ -213,6 +213,7 @@ func (c *Controller) onAutoPreferredElection(ctx context.Context) error {
 
 // onUncleanElectionEnabled: the process's own default became true (§7.14).
 func (c *Controller) onUncleanElectionEnabled(ctx context.Context) error {
+	c.opts.UncleanElection = true
 	_, err := c.triggerOnline(ctx, "")
 	return err
 }

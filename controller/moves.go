@@ -225,7 +225,7 @@ const uncleanKey = "unclean.leader.election.enable"
 
 func (c *Controller) uncleanAllowed(path string, n zkpaths.Node) (bool, error) {
 	if n.Code == zkpaths.NoNode {
-		return c.opts.UncleanElection, nil
+		return c.uncleanDefault(), nil
 	}
 	if n.Code != zkpaths.OK {
 		return false, n.Error(path)
@@ -234,12 +234,12 @@ func (c *Controller) uncleanAllowed(path string, n zkpaths.Node) (bool, error) {
 	if err != nil {
 		// Unreadable overrides count as none, as in Kafka; but they are reported.
 		c.report(err)
-		return c.opts.UncleanElection, nil
+		return c.uncleanDefault(), nil
 	}
 	c.repaired(path)
 	switch config[uncleanKey] {
 	case "":
-		return c.opts.UncleanElection, nil
+		return c.uncleanDefault(), nil
 	case "true":
 		return true, nil
 	}

@@ -99,8 +99,9 @@ func (q *Queue) Oldest() time.Duration {
 	return q.now().Sub(q.items[q.head].at)
 }
 
-// Next waits for an event. Consecutive AlterPartition requests come together,
-// since answering them one by one or at once leads to the same states. ok is
+// Next waits for an event. Consecutive AlterPartition requests, and consecutive
+// notices about moving partitions' states, come together, since handling them
+// one by one or at once leads to the same states. ok is
 // false when ctx is over or the queue was closed.
 func (q *Queue) Next(ctx context.Context) (batch []events.Event, waited time.Duration, ok bool) {
 	for {
@@ -134,8 +135,8 @@ func (q *Queue) TryNext() (batch []events.Event, ok bool) {
 	return batch, true
 }
 
-// maxTogether bounds how many requests are answered at once.
-const maxTogether = 64
+// maxTogether bounds how many events are handled at once.
+const maxTogether = 200
 
 func (q *Queue) take() ([]events.Event, time.Duration) {
 	first := q.items[q.head]
@@ -143,18 +144,26 @@ func (q *Queue) take() ([]events.Event, time.Duration) {
 	waited := q.now().Sub(first.at)
 	batch := []events.Event{first.event}
 	q.drop()
-	if _, ok := first.event.(events.AlterPartition); ok {
-		for len(batch) < maxTogether && q.head < len(q.items) {
-			next, ok := q.items[q.head].event.(events.AlterPartition)
-			if !ok {
-				break
-			}
-			batch = append(batch, next)
-			q.items[q.head].start()
-			q.drop()
+	for goesTogether(first.event) && len(batch) < maxTogether && q.head < len(q.items) {
+		next := q.items[q.head]
+		if next.event.Name() != first.event.Name() {
+			break
 		}
+		batch = append(batch, next.event)
+		next.start()
+		q.drop()
 	}
 	return batch, waited
+}
+
+// goesTogether tells which events come in bursts whose order among themselves
+// does not matter.
+func goesTogether(ev events.Event) bool {
+	switch ev.(type) {
+	case events.AlterPartition, events.PartitionReassignmentISRChange:
+		return true
+	}
+	return false
 }
 
 func (q *Queue) drop() {

@@ -561,21 +561,38 @@ func (c *Controller) completeMoves(ctx context.Context, ps []*statemachine.Parti
 	return c.endMoves(ctx, ready)
 }
 
-// onReassignmentISRChange looks at the state znode of a moving partition whose
-// leader writes it itself (before 2.7-IV2).
-func (c *Controller) onReassignmentISRChange(ctx context.Context, tp kafka.TopicPartition) error {
-	p := c.state.Partition(tp)
-	if p == nil || !c.state.Moving(tp) {
-		return nil
+// movedStates tells whether a batch of events is about state znodes of moving
+// partitions, and gives those, each once.
+func movedStates(batch []events.Event) ([]kafka.TopicPartition, bool) {
+	var out []kafka.TopicPartition
+	for _, ev := range batch {
+		e, ok := ev.(events.PartitionReassignmentISRChange)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, e.Partition)
 	}
-	zk, err := c.readStates(ctx, []*statemachine.Partition{p}, true)
+	kafka.SortPartitions(out)
+	return slices.Compact(out), true
+}
+
+// onReassignmentISRChange looks at the state znodes of moving partitions whose
+// leaders write them themselves (before 2.7-IV2).
+func (c *Controller) onReassignmentISRChange(ctx context.Context, tps []kafka.TopicPartition) error {
+	var ps []*statemachine.Partition
+	for _, tp := range tps {
+		if p := c.state.Partition(tp); p != nil && c.state.Moving(tp) {
+			ps = append(ps, p)
+		}
+	}
+	zk, err := c.readStates(ctx, ps, true)
 	if err != nil {
 		return err
 	}
-	if st := zk[p]; st.Err == nil && reassign.MayEnd(c.state, p, p.Assignment, st.Leadership) {
-		return c.endMoves(ctx, []*statemachine.Partition{p})
-	}
-	return nil
+	return c.endMoves(ctx, slices.DeleteFunc(ps, func(p *statemachine.Partition) bool {
+		st := zk[p]
+		return st.Err != nil || !reassign.MayEnd(c.state, p, p.Assignment, st.Leadership)
+	}))
 }
 
 // dropDeletedMoves takes the entries of deleted topics out of the admin znode.
