@@ -111,7 +111,6 @@ func (c *Controller) onConfigChange(ctx context.Context) error {
 	}
 	c.configs.seen = last
 	topics := map[string]bool{}
-	brokers := false
 	for i, n := range nodes {
 		if n.Code != zkpaths.OK {
 			continue
@@ -126,7 +125,6 @@ func (c *Controller) onConfigChange(ctx context.Context) error {
 				return err
 			}
 		}
-		brokers = brokers || strings.HasPrefix(change.EntityPath, "brokers/")
 		if name, ok := strings.CutPrefix(change.EntityPath, "topics/"); ok && !topics[name] && c.state.Topic(name) != nil {
 			topics[name] = true
 			if err := c.topicConfigChanged(ctx, name); err != nil {
@@ -134,15 +132,7 @@ func (c *Controller) onConfigChange(ctx context.Context) error {
 			}
 		}
 	}
-	if !brokers {
-		return nil
-	}
-	enabled, err := c.readBrokerConfigs(ctx)
-	if err != nil || !enabled {
-		return err
-	}
-	c.log.Info("unclean leader elections are allowed by default now")
-	return c.onUncleanElectionEnabled(ctx)
+	return nil
 }
 
 func (c *Controller) topicConfigChanged(ctx context.Context, topic string) error {

@@ -128,9 +128,6 @@ func (c *Controller) load(ctx context.Context) error {
 	if err := c.loadStates(ctx); err != nil {
 		return fmt.Errorf("loading partition states: %w", err)
 	}
-	if _, err := c.readBrokerConfigs(ctx); err != nil {
-		return fmt.Errorf("loading broker configurations: %w", err)
-	}
 	for _, b := range c.state.Brokers() {
 		c.ch.Add(b)
 	}
