@@ -27,9 +27,8 @@ type bulkRead struct {
 	floor int64 // answers must not be older
 	reads []zkpaths.Read
 	nodes []zkpaths.Node
-	ops   []int // of each read: how many operations; GetChildren takes two, to have its Stat
-	zxids []int64
-	depth int
+	zxids []int64 // of the answer that each read came with
+	depth int     // of the first path: nodes of one depth are about the same size
 
 	bytes, count int // of the answers so far
 }
@@ -124,6 +123,8 @@ func (r *bulkRead) cut(from int) *chunk {
 	return &chunk{from: from, to: to}
 }
 
+// opCount is 2 for children: getData brings their node's Stat, which
+// getChildren in a multiRead leaves out.
 func opCount(rd zkpaths.Read) int {
 	if rd.Op == zkpaths.GetChildren {
 		return 2

@@ -63,8 +63,9 @@ type Session struct {
 }
 
 // Dial makes a session and waits for it, at most Options.ConnectTimeout. notify
-// is called for every notice, in order, from one goroutine; it may block. Paths
-// given and returned are without the chroot, which is made if it is missing.
+// is called for every notice, in order, from one goroutine; it may block, but
+// must not call Close. Paths given and returned are without the chroot, which is
+// made if it is missing.
 func Dial(ctx context.Context, opt Options, notify func(zkpaths.Notice)) (*Session, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {

@@ -21,6 +21,7 @@ type tamper struct {
 	conns   map[net.Conn]struct{}
 	held    <-chan struct{} // new connections wait for it
 	hellos  int
+	noBulk  bool                   // bulk connections are closed
 	refuse  bool                   // resumes are answered as those of an expired session
 	ops     map[bool]map[int32]int // by bulk or main, by op code
 	request func(c *relay, op int32, body []byte) action
@@ -127,8 +128,11 @@ func (p *tamper) serve(c net.Conn) {
 	hello, err := zkwire.ReadFrame(cr, nil, 1<<20)
 	p.mu.Lock()
 	p.hellos++
-	refuse := p.refuse
+	refuse, noBulk := p.refuse, p.noBulk && len(hello) == 45
 	p.mu.Unlock()
+	if noBulk {
+		return
+	}
 	if refuse && err == nil {
 		frame(c, (&zkwire.ConnectResponse{Password: make([]byte, 16)}).Append(nil))
 		return
