@@ -47,7 +47,12 @@ import (
 //	lead T-0 N                write a state with this leader by hand, epoch and all else as they are
 //	pause N  unpause N        N's controller process hangs; goes on with what waits for it
 //	tick · advance 5s · go    auto-balancing; virtual time; just settle
-//	fault N OP PATH EFFECT    N's next such operation: a code, lose, expire
+//	fault N OP PATH EFFECT [TIMES|always]   N's next such operation: a code, lose, expire
+//	before N OP PATH | CMD | CMD …          ahead of N's next such operation, in the middle of its handler, others act
+//	step N [COUNT]            N handles one event; with "hold" nobody else does anything
+//	version V                 the protocol version of candidates started from now on
+//	unclean-default <default>|N true|false  the broker-wide configuration, as kafka-configs changes it
+//	answer-top N ERROR        N's held answers come as an error of the whole request
 //	event N NAME              put an event without content into N's queue
 //	api …                     a request to the one in charge; see scenarioAPI
 //
@@ -58,14 +63,22 @@ import (
 //	replicas T-0    replica states
 //	sent            requests since the last sent, merged over receivers
 //	writes          state, topic and other znodes written by candidates since the last writes
+//	answers         what brokers answered since the last answers
+//	reports         reports about znodes since the last reports: path, reason, remedy
+//	handled         events processed since the last handled
+//	active          who believes to be the controller · hosts N · meter (unclean elections) · metadata N
 //	znode PATH · stat PATH · topic-id T · children PATH · controller · gauges · queues · log [LEVEL]
 type Scenario struct {
 	w       *sim.World
 	out     strings.Builder
-	shown   int // notes that sent has shown
+	shown   int // notes that sent has shown, and so on
 	written int
 	logged  int
-	empty   bool
+
+	answered, told, handled int
+
+	nobody bool // brokers start without a candidate, until one was elected by hand
+	ids map[string]kafka.TopicID // that topic-id has shown
 }
 
 // NewScenario makes a world. Options are words: "version=2.4", "controller=3",
@@ -106,7 +119,7 @@ func NewScenario(options []string) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scenario{w: w}
+	s := &Scenario{w: w, nobody: nobody}
 	for _, id := range list {
 		if err := w.Start(id, nil); err != nil {
 			return nil, err
@@ -158,6 +171,9 @@ func (s *Scenario) line(line string) error {
 	words := strings.Fields(rest)
 	if show := s.shower(words[0]); show != nil {
 		return show(words[1:])
+	}
+	if words[0] == "before" {
+		return s.before(rest)
 	}
 	if err := s.act(words[0], words[1:], rest); err != nil || hold {
 		return err
@@ -212,6 +228,7 @@ func (s *Scenario) act(cmd string, words []string, line string) error {
 	case "topic":
 		return s.topic(words)
 	case "elect":
+		s.nobody = false
 		return each(words, func(id kafka.BrokerID) error { s.w.Candidate(id).Put(events.Startup{}); return nil })
 	case "stop":
 		return each(words, s.stop)
@@ -273,6 +290,14 @@ func (s *Scenario) disturb(cmd string, words []string) error {
 		d, err := time.ParseDuration(strings.Join(words, ""))
 		s.w.Advance(d)
 		return err
+	case "unclean-default":
+		return s.uncleanDefault(words)
+	case "version":
+		return s.setVersion(words)
+	case "step":
+		return s.step(words)
+	case "answer-top":
+		return s.answerTop(words)
 	case "fault":
 		return s.fault(words)
 	case "event":
@@ -287,7 +312,7 @@ func (s *Scenario) start(id kafka.BrokerID) error {
 	if err := s.w.Start(id, nil); err != nil {
 		return err
 	}
-	if len(s.w.Candidates) > 0 {
+	if !s.nobody {
 		s.w.Candidate(id).Put(events.Startup{})
 	}
 	return nil
@@ -536,8 +561,8 @@ func (s *Scenario) lead(words []string) error {
 }
 
 func (s *Scenario) fault(words []string) error {
-	if len(words) != 4 {
-		return fmt.Errorf("want broker, op, path and effect")
+	if len(words) != 4 && len(words) != 5 {
+		return fmt.Errorf("want broker, op, path, effect and perhaps how often")
 	}
 	f := sim.Fault{Op: words[1], Path: words[2]}
 	codes := map[string]zkpaths.Code{"no-node": zkpaths.NoNode, "node-exists": zkpaths.NodeExists, "bad-version": zkpaths.BadVersion,
@@ -552,6 +577,9 @@ func (s *Scenario) fault(words []string) error {
 		if f.Code, ok = codes[words[3]]; !ok {
 			return fmt.Errorf("unknown effect %q", words[3])
 		}
+	}
+	if err := s.faultTimes(&f, words); err != nil {
+		return err
 	}
 	return each(words, func(id kafka.BrokerID) error { s.w.Candidate(id).Store.Inject(f); return nil })
 }
@@ -585,7 +613,7 @@ func (s *Scenario) shower(cmd string) func(words []string) error {
 		return func([]string) error { s.showWrites(); return nil }
 	case "forget":
 		return func([]string) error {
-			s.shown, s.written, s.logged = len(s.w.Notes), len(s.w.Notes), len(s.w.Notes)
+			s.forget()
 			return nil
 		}
 	case "znode":
@@ -597,12 +625,7 @@ func (s *Scenario) shower(cmd string) func(words []string) error {
 			return nil
 		}
 	case "topic-id":
-		return func(words []string) error {
-			data, _, _ := s.w.ZK.Tree.GetData(zkserver.Who{}, zkpaths.TopicPath(words[0]))
-			t, err := zkpaths.DecodeTopic(words[0], data)
-			s.print("%s version %d, has an id: %v", words[0], t.Version, !t.ID.IsZero())
-			return err
-		}
+		return s.showTopicID
 	case "children":
 		return func(words []string) error {
 			names, _, code := s.w.ZK.Tree.GetChildren(zkserver.Who{}, words[0])
@@ -620,7 +643,13 @@ func (s *Scenario) shower(cmd string) func(words []string) error {
 	case "metadata":
 		return s.showMetadata
 	}
-	return nil
+	return s.showerOfMore(cmd)
+}
+
+// forget makes all showers begin from here.
+func (s *Scenario) forget() {
+	n := len(s.w.Notes)
+	s.shown, s.written, s.logged, s.answered, s.told, s.handled = n, n, n, n, n, n
 }
 
 func (s *Scenario) print(format string, args ...any) { fmt.Fprintf(&s.out, format+"\n", args...) }
