@@ -240,3 +240,30 @@ func FuzzResponse(f *testing.F) {
 		}
 	})
 }
+
+// FuzzFrame: no frame makes a server panic, whatever the request.
+func FuzzFrame(f *testing.F) {
+	s := &Server{table: map[int16]kafka.VersionRange{}}
+	for key := range int16(100) {
+		if top := newest(key); top >= 0 {
+			s.table[key] = kafka.VersionRange{Max: top}
+			for v := range top + 1 {
+				f.Add([]byte{0, byte(key), 0, byte(v), 0, 0, 0, 1, 0, 1, 'x', 0, 0, 0, 0, 0, 0, 0, 0})
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) < 8 {
+			return
+		}
+		key, version := int16(frame[0])<<8|int16(frame[1]), int16(frame[2])<<8|int16(frame[3])
+		if served, ok := s.table[key]; !ok || version < 0 || version > served.Max {
+			return
+		}
+		r := &Request{}
+		h, err := s.parse(frame, r)
+		if err == nil && (h.key != key || r.Version != version || (r.Kafka == nil) == (r.Control == nil)) {
+			t.Errorf("key %d version %d became %+v", key, version, r)
+		}
+	})
+}

@@ -70,16 +70,19 @@ func appendHeader(dst []byte, h control.Header, kraft, brokerEpoch bool) []byte 
 	return dst
 }
 
-// topics counts runs of one topic, and gives about the bytes they need.
-func topics(parts []*control.PartitionState) (runs, bytes int) {
-	last := ""
-	for i, p := range parts {
-		if i == 0 || p.Topic != last {
-			last = p.Topic
-			runs++
-			bytes += len(last) + 32
+// topics counts runs of one topic, and gives about the bytes they need, going
+// by each topic's first partition. perPartition tells that the name stands with
+// each partition.
+func topics(parts []*control.PartitionState, perPartition bool) (runs, bytes int) {
+	for i := 0; i < len(parts); {
+		p, end := parts[i], topicEnd(parts, i)
+		one := 48 + 4*(len(p.ISR)+len(p.Replicas)+len(p.Adding)+len(p.Removing)+len(p.Offline))
+		if perPartition {
+			one += len(p.Topic)
 		}
-		bytes += 48 + 4*(len(p.ISR)+len(p.Replicas)+len(p.Adding)+len(p.Removing)+len(p.Offline))
+		runs++
+		bytes += len(p.Topic) + 32 + (end-i)*one
+		i = end
 	}
 	return runs, bytes
 }
@@ -94,12 +97,7 @@ func topicEnd(parts []*control.PartitionState, i int) int {
 
 func appendLeaderAndISR(dst []byte, r *control.LeaderAndISRRequest, version int16) []byte {
 	flexible := version >= 4
-	n, bytes := topics(r.Partitions)
-	if version < 2 { // the topic's name stands with each partition
-		for _, p := range r.Partitions {
-			bytes += len(p.Topic)
-		}
-	}
+	n, bytes := topics(r.Partitions, version < 2)
 	dst = slices.Grow(dst, 64+bytes+len(r.LiveLeaders)*32)
 	dst = appendHeader(dst, r.Header, version >= 7, version >= 2)
 	if version >= 5 {
@@ -174,12 +172,7 @@ func AppendUpdateMetadataHeader(dst []byte, h control.Header, version int16) []b
 // for every receiver.
 func AppendMetadata(dst []byte, m *control.Metadata, version int16) []byte {
 	flexible := version >= 6
-	n, bytes := topics(m.Partitions)
-	if version < 5 {
-		for _, p := range m.Partitions {
-			bytes += len(p.Topic)
-		}
-	}
+	n, bytes := topics(m.Partitions, version < 5)
 	dst = slices.Grow(dst, 64+bytes+len(m.LiveBrokers)*128)
 	if version < 5 {
 		dst = appendLen(dst, len(m.Partitions), flexible)

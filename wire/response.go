@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/zkcontroller/zkcontroller/control"
@@ -99,27 +100,39 @@ func appendRowsByID(dst []byte, rows []row) []byte {
 // several partitions with different answers: LeaderAndIsr v5 and later name
 // topics by id alone, and topics without id all look alike.
 func DecodeResponse(asked control.Request, version int16, body []byte) (*control.Response, error) {
-	errs := make(map[kafka.TopicPartition]kafka.ErrorCode, asks(asked))
-	return decodeResponse(asked, version, body, func(tp kafka.TopicPartition, code kafka.ErrorCode) { errs[tp] = code }, errs)
+	rs := rows{errs: make(map[kafka.TopicPartition]kafka.ErrorCode, asks(asked))}
+	return decodeResponse(asked, version, body, &rs)
 }
 
 // DecodeFailures is DecodeResponse without the rows that say NONE: most answers
 // have no others, and a map of 100 000 of them costs more than the request did.
-// If the answer has not one row for each partition asked, it is as
+// If the answer has not as many rows as partitions were asked, it is as
 // DecodeResponse gives it, and full is true.
 func DecodeFailures(asked control.Request, version int16, body []byte) (resp *control.Response, full bool, err error) {
-	rows, errs := 0, map[kafka.TopicPartition]kafka.ErrorCode{}
-	resp, err = decodeResponse(asked, version, body, func(tp kafka.TopicPartition, code kafka.ErrorCode) {
-		rows++
-		if code != kafka.NoError {
-			errs[tp] = code
-		}
-	}, errs)
-	if err == nil && rows != asks(asked) {
+	rs := rows{errs: map[kafka.TopicPartition]kafka.ErrorCode{}, failuresOnly: true}
+	resp, err = decodeResponse(asked, version, body, &rs)
+	if err == nil && rs.n != asks(asked) {
 		resp, err = DecodeResponse(asked, version, body)
 		return resp, true, err
 	}
 	return resp, false, err
+}
+
+// rows collects an answer's rows.
+type rows struct {
+	errs         map[kafka.TopicPartition]kafka.ErrorCode
+	failuresOnly bool
+	n            int // rows, those left out included
+}
+
+// add takes the row of partition n of a topic's run.
+func (s *rows) add(r run, key func(int) kafka.TopicPartition, n int32, code kafka.ErrorCode) {
+	if s.failuresOnly && code == kafka.NoError {
+		s.n++ // not looked up: that would touch all of what was asked once more
+	} else if tp, ok := r.find(key, n); ok {
+		s.n++
+		s.errs[tp] = code
+	}
 }
 
 // asks is how many partitions a request wants an answer for.
@@ -133,23 +146,21 @@ func asks(r control.Request) int {
 	return 0
 }
 
-// decodeResponse calls found for every row and gives the answer with errs,
-// which found fills.
-func decodeResponse(asked control.Request, version int16, body []byte, found func(kafka.TopicPartition, kafka.ErrorCode), errs map[kafka.TopicPartition]kafka.ErrorCode) (*control.Response, error) {
+func decodeResponse(asked control.Request, version int16, body []byte, rs *rows) (*control.Response, error) {
 	kind := asked.Kind()
 	r := &reader{b: body, flexible: version >= flexibleFrom(kind)}
 	resp := &control.Response{Kind: kind, Request: asked, Error: kafka.ErrorCode(r.int16())}
 	switch q := asked.(type) {
 	case *control.LeaderAndISRRequest:
 		if version >= 5 {
-			decodeRowsByID(r, q, found)
+			decodeRowsByID(r, q, rs)
 		} else {
-			decodeRows(r, newIndex(q.Partitions, stateKey), found)
+			decodeRows(r, len(q.Partitions), func(i int) kafka.TopicPartition { return q.Partitions[i].TopicPartition }, rs)
 		}
-		resp.Errors = errs
+		resp.Errors = rs.errs
 	case *control.StopReplicaRequest:
-		decodeRows(r, newIndex(q.Partitions, stopKey), found)
-		resp.Errors = errs
+		decodeRows(r, len(q.Partitions), func(i int) kafka.TopicPartition { return q.Partitions[i].TopicPartition }, rs)
+		resp.Errors = rs.errs
 	}
 	r.tags()
 	if err := r.done(); err != nil {
@@ -158,64 +169,55 @@ func decodeResponse(asked control.Request, version int16, body []byte, found fun
 	return resp, nil
 }
 
-// index finds asked partitions by topic: answers of 100 000 rows must not cost
-// a look-up in a large map each.
-type index[P any] struct {
-	parts []P
-	key   func(P) kafka.TopicPartition
-	runs  map[string]run
-}
-
-// run is where one topic's partitions lie in a sorted list.
+// run is where one topic's partitions lie in a sorted list: answers of 100 000
+// rows must not cost a look-up in a large map each.
 type run struct{ start, end int }
 
-func newIndex[P any](parts []P, key func(P) kafka.TopicPartition) index[P] {
-	x := index[P]{parts, key, map[string]run{}}
-	for i := 0; i < len(parts); {
-		topic, start := key(parts[i]).Topic, i
-		for i++; i < len(parts) && key(parts[i]).Topic == topic; i++ {
-		}
-		x.runs[topic] = run{start, i}
-	}
-	return x
-}
-
-// find gives the asked partition of a topic's run that has a number.
-func (x *index[P]) find(r run, n int32) (kafka.TopicPartition, bool) {
+// find gives the asked partition of a run that has a number.
+func (r run) find(key func(int) kafka.TopicPartition, n int32) (kafka.TopicPartition, bool) {
 	if r.start == r.end {
 		return kafka.TopicPartition{}, false
 	}
 	// Most often the numbers have no gaps.
-	guess := r.start + int(n) - int(x.key(x.parts[r.start]).Partition)
+	guess := r.start + int(n) - int(key(r.start).Partition)
 	if guess >= r.start && guess < r.end {
-		if tp := x.key(x.parts[guess]); tp.Partition == n {
+		if tp := key(guess); tp.Partition == n {
 			return tp, true
 		}
 	}
-	i := r.start + sort.Search(r.end-r.start, func(i int) bool { return x.key(x.parts[r.start+i]).Partition >= n })
+	i := r.start + sort.Search(r.end-r.start, func(i int) bool { return key(r.start+i).Partition >= n })
 	if i == r.end {
 		return kafka.TopicPartition{}, false
 	}
-	tp := x.key(x.parts[i])
+	tp := key(i)
 	return tp, tp.Partition == n
 }
 
-func decodeRows[P any](r *reader, x index[P], found func(kafka.TopicPartition, kafka.ErrorCode)) {
+// decodeRows reads rows that name their topics.
+func decodeRows(r *reader, asked int, key func(int) kafka.TopicPartition, rs *rows) {
+	runs := map[string]run{}
+	for i := 0; i < asked; {
+		topic, start := key(i).Topic, i
+		for i++; i < asked && key(i).Topic == topic; i++ {
+		}
+		runs[topic] = run{start, i}
+	}
 	for range r.array(8) {
-		topic := x.runs[string(r.take(r.length(true)))]
+		topic, ok := runs[string(r.take(r.length(true)))]
 		n, code := r.int32(), kafka.ErrorCode(r.int16())
 		r.tags()
 		if r.err != nil {
 			return
 		}
-		if tp, ok := x.find(topic, n); ok {
-			found(tp, code)
+		if ok {
+			rs.add(topic, key, n, code)
 		}
 	}
 }
 
-func decodeRowsByID(r *reader, asked *control.LeaderAndISRRequest, found func(kafka.TopicPartition, kafka.ErrorCode)) {
-	x := index[*control.PartitionState]{parts: asked.Partitions, key: stateKey}
+// decodeRowsByID reads rows of LeaderAndIsr v5 and later.
+func decodeRowsByID(r *reader, asked *control.LeaderAndISRRequest, rs *rows) {
+	key := func(i int) kafka.TopicPartition { return asked.Partitions[i].TopicPartition }
 	runs := make(map[kafka.TopicID]run)
 	for i := 0; i < len(asked.Partitions); {
 		end := topicEnd(asked.Partitions, i)
@@ -227,17 +229,17 @@ func decodeRowsByID(r *reader, asked *control.LeaderAndISRRequest, found func(ka
 	var idless map[int32][]kafka.ErrorCode // by partition number
 	for range r.array(18) {
 		id := r.topicID()
-		topic := runs[id]
+		topic, ok := runs[id]
 		for range r.array(7) {
 			n, code := r.int32(), kafka.ErrorCode(r.int16())
 			r.tags()
-			if id.IsZero() {
+			if ok {
+				rs.add(topic, key, n, code)
+			} else if id.IsZero() {
 				if idless == nil {
 					idless = map[int32][]kafka.ErrorCode{}
 				}
 				idless[n] = append(idless[n], code)
-			} else if tp, ok := x.find(topic, n); ok {
-				found(tp, code)
 			}
 		}
 		r.tags()
@@ -246,14 +248,14 @@ func decodeRowsByID(r *reader, asked *control.LeaderAndISRRequest, found func(ka
 		}
 	}
 	if len(idless) > 0 {
-		matchWithoutID(asked, idless, found)
+		matchWithoutID(asked, idless, rs)
 	}
 }
 
 // matchWithoutID gives rows without a topic id to the partitions asked without
 // one, where only one answer is possible: as many rows of a partition number as
 // partitions with it, all with one code.
-func matchWithoutID(asked *control.LeaderAndISRRequest, rows map[int32][]kafka.ErrorCode, found func(kafka.TopicPartition, kafka.ErrorCode)) {
+func matchWithoutID(asked *control.LeaderAndISRRequest, codes map[int32][]kafka.ErrorCode, rs *rows) {
 	candidates := map[int32]int{}
 	for _, p := range asked.Partitions {
 		if p.TopicID.IsZero() {
@@ -261,16 +263,15 @@ func matchWithoutID(asked *control.LeaderAndISRRequest, rows map[int32][]kafka.E
 		}
 	}
 	for _, p := range asked.Partitions {
-		codes := rows[p.Partition]
-		if !p.TopicID.IsZero() || len(codes) != candidates[p.Partition] {
+		same := codes[p.Partition]
+		if !p.TopicID.IsZero() || len(same) == 0 || len(same) != candidates[p.Partition] {
 			continue
 		}
-		same := true
-		for _, c := range codes {
-			same = same && c == codes[0]
-		}
-		if same && len(codes) > 0 {
-			found(p.TopicPartition, codes[0])
+		if !slices.ContainsFunc(same, func(c kafka.ErrorCode) bool { return c != same[0] }) {
+			rs.n++
+			if !rs.failuresOnly || same[0] != kafka.NoError {
+				rs.errs[p.TopicPartition] = same[0]
+			}
 		}
 	}
 }
