@@ -706,7 +706,8 @@ func (c *Controller) dropDoneEntries(ctx context.Context) error {
 	}
 	err := c.rewriteReassignments(ctx, func(e zkpaths.Reassignment) bool {
 		target, ok := written[e.Partition]
-		return ok && slices.Equal(target, e.Replicas)
+		// The old flow takes the partition's entry out whatever its target is now (C-154).
+		return ok && (c.policy == reassign.TwelveSteps || slices.Equal(target, e.Replicas))
 	})
 	if err == nil {
 		c.dirty.done = waiting

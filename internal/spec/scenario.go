@@ -77,8 +77,8 @@ type Scenario struct {
 
 	answered, told, handled int
 
-	nobody bool // brokers start without a candidate, until one was elected by hand
-	ids map[string]kafka.TopicID // that topic-id has shown
+	nobody bool                     // brokers start without a candidate, until one was elected by hand
+	ids    map[string]kafka.TopicID // that topic-id has shown
 }
 
 // NewScenario makes a world. Options are words: "version=2.4", "controller=3",
