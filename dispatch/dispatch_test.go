@@ -40,13 +40,6 @@ func sr(b kafka.Broker, parts ...control.StopPartition) *control.StopReplicaRequ
 	return &control.StopReplicaRequest{Header: header(b), Partitions: parts}
 }
 
-func kinds(s []seen) (out []string) {
-	for _, r := range s {
-		out = append(out, r.req.Kind().String())
-	}
-	return out
-}
-
 // The three requests of a batch arrive in order, once, with what was put in,
 // and their answers become events.
 func TestBatch(t *testing.T) {

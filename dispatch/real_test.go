@@ -31,6 +31,9 @@ func (quiet) Printf(string, ...any) {}
 
 func startRealBroker(t *testing.T, version string) *realBroker {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("real servers are not for -short")
+	}
 	real.Require(t, real.Kafka)
 	server := real.ZooKeeper(t)
 	z, _, err := zk.Connect([]string{server.Addr()}, 20*time.Second, zk.WithLogger(quiet{}))

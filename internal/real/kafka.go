@@ -102,10 +102,10 @@ func (k *KafkaServer) awaitAnswer(patience time.Duration) error {
 	for {
 		select {
 		case <-k.exited:
-			return fmt.Errorf("Kafka %s ended before it served: %s", k.Version, k.out)
+			return fmt.Errorf("broker of Kafka %s ended before it served: %s", k.Version, k.out)
 		case <-ctx.Done():
 			k.Kill()
-			return fmt.Errorf("Kafka %s did not serve within %s: %s", k.Version, patience, k.out)
+			return fmt.Errorf("broker of Kafka %s did not serve within %s: %s", k.Version, patience, k.out)
 		case <-poll.C:
 		}
 		if k.answers(ctx) {
