@@ -31,6 +31,9 @@ type Store struct {
 	// Before, if set, is called ahead of every single read and write: the
 	// place for what happens between two steps of a handler.
 	Before func(step Step)
+	// After, if set, is called when a write has taken effect and its notices are
+	// out, ahead of the answer. Of a transaction of several it names the first.
+	After func(step Step)
 }
 
 // Step names one operation of a handler, as case files name it: "children
@@ -251,9 +254,12 @@ func (s *Store) Write(ctx context.Context, fence int32, writes []zkpaths.Write) 
 
 func (s *Store) write(fence int32, w zkpaths.Write) (zkpaths.Outcome, error) {
 	if fence == zkpaths.Unfenced {
-		return outcomeOf(s.zk.Write(s.session, opOf(w))), nil
+		res := s.zk.Multi(s.session, []zkserver.Op{opOf(w)})
+		s.took(res, w)
+		return outcomeOf(res.Ops[0]), nil
 	}
 	res := s.zk.Multi(s.session, []zkserver.Op{{Kind: zkserver.OpCheck, Path: epochPath, Version: fence}, opOf(w)})
+	s.took(res, w)
 	switch res.Ops[0].Code {
 	case zkserver.BadVersion:
 		return zkpaths.Outcome{}, zkpaths.ErrControllerMoved
@@ -261,6 +267,13 @@ func (s *Store) write(fence int32, w zkpaths.Write) (zkpaths.Outcome, error) {
 		return zkpaths.Outcome{}, zkpaths.ErrFenceLost
 	}
 	return outcomeOf(res.Ops[1]), nil
+}
+
+// took calls After if a transaction took effect.
+func (s *Store) took(res zkserver.Result, first zkpaths.Write) {
+	if s.After != nil && res.Code() == zkserver.OK {
+		s.After(Step{writeNames[first.Op], first.Path})
+	}
 }
 
 // Transact applies all writes, or none. A fault on any of them is one on all.
@@ -284,6 +297,9 @@ func (s *Store) Transact(ctx context.Context, writes []zkpaths.Write) ([]zkpaths
 		ops[i] = opOf(w)
 	}
 	res := s.zk.Multi(s.session, ops)
+	if len(writes) > 0 {
+		s.took(res, writes[0])
+	}
 	if lost {
 		return nil, zkpaths.ErrUnknownOutcome
 	}
