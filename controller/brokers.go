@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/deletion"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -151,7 +152,11 @@ func (c *Controller) brokersFailed(ctx context.Context, ids []kafka.BrokerID) er
 		c.state.ForgetFailedReplicas(id)
 		c.state.ClearShuttingDown(id)
 	}
-	return c.takeReplicasOffline(ctx, c.state.ReplicasOn(ids))
+	told := c.brokersUnheard(ids)
+	if err := c.takeReplicasOffline(ctx, c.state.ReplicasOn(ids)); err != nil || !told {
+		return err
+	}
+	return c.resumeDeletions(ctx)
 }
 
 // takeReplicasOffline deals with replicas that cannot serve any more
@@ -275,6 +280,13 @@ func (c *Controller) onLeaderAndISRResponse(ctx context.Context, e events.Leader
 		c.log.WithField("broker", e.Broker).WithField("error", e.Error.String()).Error("broker refused a LeaderAndIsr")
 		return nil
 	}
+	if e.Request != nil { // answers that only tell failures: a partition without a row is well
+		for _, tp := range c.state.FailedReplicas(e.Broker) {
+			if _, failed := e.Errors[tp]; !failed && asksFor(e.Request, tp) {
+				c.state.SetReplicaFailed(e.Broker, tp, false)
+			}
+		}
+	}
 	var offline []statemachine.Replica
 	for tp, code := range e.Errors {
 		failed := c.state.ReplicaFailed(e.Broker, tp)
@@ -296,8 +308,17 @@ func (c *Controller) onLeaderAndISRResponse(ctx context.Context, e events.Leader
 	return c.takeReplicasOffline(ctx, offline)
 }
 
-func (c *Controller) onUpdateMetadataResponse(e events.UpdateMetadataResponse) {
+func asksFor(r *control.LeaderAndISRRequest, tp kafka.TopicPartition) bool {
+	_, ok := slices.BinarySearchFunc(r.Partitions, tp, func(p *control.PartitionState, tp kafka.TopicPartition) int { return p.Compare(tp) })
+	return ok
+}
+
+func (c *Controller) onUpdateMetadataResponse(ctx context.Context, e events.UpdateMetadataResponse) error {
 	if e.Error != kafka.NoError {
 		c.log.WithField("broker", e.Broker).WithField("error", e.Error.String()).Error("broker refused an UpdateMetadata")
 	}
+	if !c.confirmFarewells(e) {
+		return nil
+	}
+	return c.resumeDeletions(ctx)
 }

@@ -168,6 +168,16 @@ func (c *Context) ReplicaFailed(id kafka.BrokerID, tp kafka.TopicPartition) bool
 	return ok
 }
 
+// FailedReplicas gives a broker's partitions that are in offline log directories, sorted.
+func (c *Context) FailedReplicas(id kafka.BrokerID) []kafka.TopicPartition {
+	out := make([]kafka.TopicPartition, 0, len(c.failed[id]))
+	for tp := range c.failed[id] {
+		out = append(out, tp)
+	}
+	kafka.SortPartitions(out)
+	return out
+}
+
 // ForgetFailedReplicas drops all such marks of a broker.
 func (c *Context) ForgetFailedReplicas(id kafka.BrokerID) { delete(c.failed, id) }
 

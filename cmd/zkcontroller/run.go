@@ -148,7 +148,7 @@ func (p *process) run(ctx context.Context, recordFile string) (err error) {
 	checks := newVersionChecks(p.version, p.controlListener(), p.log)
 	defer checks.close()
 	p.dispatcher = dispatch.New(dispatch.Options{ControllerID: kafka.BrokerID(p.config.BrokerID), Version: p.version,
-		Listener: p.controlListener(), Put: p.queue.Put, Log: p.log})
+		Listener: p.controlListener(), FailuresOnly: true, Put: p.queue.Put, Log: p.log})
 	defer p.dispatcher.Close()
 	p.controller = controller.New(p.options(bound.advertised), session, checkedChannels{p.dispatcher, checks}, &p.timers, p.queue, p.log)
 	recorder.attach(p.controller)
