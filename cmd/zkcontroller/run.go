@@ -302,7 +302,7 @@ func (p *process) options(advertised []kafka.Endpoint) controller.Options {
 		UncleanElection: c.UncleanElection, DeleteTopics: c.DeleteTopics,
 		AutoRebalance: c.AutoRebalance, ImbalancePercent: c.ImbalancePercent, ImbalanceCheck: c.ImbalanceCheck,
 		DefaultPartitions: c.NumPartitions, DefaultReplication: c.DefaultReplication,
-		ControlListener: p.controlListener(),
+		ControlListener: p.controlListener(), KafkaOrder: c.ZKBatch == 1,
 		Now:             time.Now, Rand: randomIndex, UUID: randomTopicID,
 	}
 	if len(advertised) > 0 {
