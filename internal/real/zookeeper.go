@@ -210,7 +210,8 @@ func (z *ZKServer) awaitMode() error {
 			return fmt.Errorf("ZooKeeper (%s) ended before it served: %s", z.Set, z.out)
 		case <-poll.C:
 		}
-		s, err := FourLetterWord(z.Addr(), "srvr")
+		// A server that is just starting may accept and never answer.
+		s, err := fourLetterWord(z.Addr(), "srvr", time.Second)
 		if err == nil && strings.Contains(s, "Mode: ") {
 			v, _, _ := strings.Cut(strings.TrimPrefix(firstLine(s), "Zookeeper version: "), ",")
 			z.Version, _, _ = strings.Cut(v, "-")
@@ -258,12 +259,16 @@ func (z *ZKServer) Restart() error {
 
 // FourLetterWord asks an administrative word of a ZooKeeper server.
 func FourLetterWord(addr, word string) (string, error) {
+	return fourLetterWord(addr, word, 10*time.Second)
+}
+
+func fourLetterWord(addr, word string, patience time.Duration) (string, error) {
 	c, err := net.DialTimeout("tcp", addr, 2*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write([]byte(word)); err != nil {
 		return "", err
 	}
