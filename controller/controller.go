@@ -37,7 +37,8 @@ type Controller struct {
 
 	lastEpoch int32 // highest epoch this process was elected with or saw
 	damage    damage
-	failures  map[string]string // by event: the last failure told
+	damaged   []kafka.TopicPartition // whose states were found unreadable just now
+	failures  map[string]string      // by event: the last failure told
 	dirty     dirtyTopics
 	watches   topicWatches
 	configs   configWatch
@@ -272,7 +273,7 @@ func (c *Controller) clear() {
 	c.state.Reset()
 	c.batch.Clear()
 	c.active, c.ready = false, false
-	c.damage = damage{}
+	c.damage, c.damaged = damage{}, nil
 	c.failures = map[string]string{}
 	c.dirty = dirtyTopics{}
 	c.watches = topicWatches{}

@@ -1,8 +1,11 @@
 package controller
 
 import (
+	"context"
 	"errors"
 
+	"github.com/zkcontroller/zkcontroller/events"
+	"github.com/zkcontroller/zkcontroller/statemachine"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
@@ -25,6 +28,22 @@ func (c *Controller) report(err error) bool {
 	return true
 }
 
+// remark reports what a readable znode says that cannot be carried out; about
+// names the aspect. It stands beside the damage of the payload itself, so
+// reading the node without trouble does not make it be told again.
+func (c *Controller) remark(path, about, reason, remedy string) {
+	key := remarkKey(path, about)
+	if c.damage[key] != reason {
+		c.damage[key] = reason
+		c.log.WithField("path", path).WithField("reason", reason).WithField("remedy", remedy).Error(path + ": " + reason)
+	}
+}
+
+// settled forgets a remark.
+func (c *Controller) settled(path, about string) { delete(c.damage, remarkKey(path, about)) }
+
+func remarkKey(path, about string) string { return path + " (" + about + ")" }
+
 // reportOnce is report for what is wrong with a path other than its payload.
 func (c *Controller) reportOnce(path, reason, remedy string) {
 	c.report(&zkpaths.PayloadError{Path: path, Reason: reason, Remedy: remedy})
@@ -39,4 +58,58 @@ func (c *Controller) repaired(path string) {
 		delete(c.damage, path)
 		c.log.WithField("path", path).Info("znode is readable again")
 	}
+}
+
+// watchDamaged waits for the repair of state znodes that were found unreadable
+// since the last time; in between, healthy states are watched by nobody.
+func (c *Controller) watchDamaged(ctx context.Context) error {
+	tps := c.damaged
+	c.damaged = nil
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, tps, zkpaths.PartitionStatePath, true))
+	if err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		if _, err := zkpaths.DecodePartitionState(tps[i], n.Data, n.Stat.Version); n.Code == zkpaths.OK && err == nil {
+			c.queue.Put(events.PartitionReassignmentISRChange{Partition: tps[i]}) // repaired between the two reads
+		}
+	}
+	return nil
+}
+
+// onStatesRepaired takes up those of ps whose states are readable again: what
+// was known before goes on under a higher leader epoch, so that the brokers
+// learn of what was written; what was not known is taken into service.
+func (c *Controller) onStatesRepaired(ctx context.Context, ps []*statemachine.Partition) error {
+	zk, err := c.readStates(ctx, ps, true)
+	if err != nil {
+		return err
+	}
+	var unknown, led, leaderless []*statemachine.Partition
+	for _, p := range ps {
+		st := zk[p]
+		switch {
+		case st.Err != nil || c.state.Queued(p.TopicPartition.Topic):
+		case !p.HasLeadership || p.State == statemachine.NewPartition:
+			p.SetLeadership(st.Leadership)
+			unknown = append(unknown, p)
+		case p.State == statemachine.OnlinePartition && c.state.Online(p, st.Leader):
+			led = append(led, p)
+		default:
+			leaderless = append(leaderless, p)
+		}
+	}
+	if err := c.adopt(ctx, unknown); err != nil {
+		return err
+	}
+	bumped, err := c.bumpEpochs(ctx, led)
+	if err != nil {
+		return err
+	}
+	for _, p := range bumped {
+		c.tellLeadership(p, p.Leadership, p.Assignment.Replicas, false)
+	}
+	c.send()
+	_, err = c.movePartitions(ctx, leaderless, statemachine.OnlinePartition, statemachine.OfflineElection)
+	return err
 }

@@ -68,9 +68,14 @@ func (c *Controller) lookAtController(ctx context.Context) (id kafka.BrokerID, n
 	nodes, err := c.read(ctx, []zkpaths.Read{
 		{Op: zkpaths.Exists, Path: zkpaths.Controller, Watch: true},
 		{Op: zkpaths.GetData, Path: zkpaths.Controller},
+		{Op: zkpaths.GetData, Path: zkpaths.ControllerEpoch},
 	})
 	if err != nil {
 		return kafka.NoController, node, err
+	}
+	// A standby remembers the epoch as well: should the node be lost, it goes on above it.
+	if epoch, err := zkpaths.DecodeEpoch(nodes[2].Data); nodes[2].Code == zkpaths.OK && err == nil {
+		c.lastEpoch = max(c.lastEpoch, epoch)
 	}
 	node = nodes[1]
 	switch node.Code {

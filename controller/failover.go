@@ -185,7 +185,7 @@ func (c *Controller) addTopic(name string, node zkpaths.Topic, failover bool) *s
 	t := c.state.AddTopic(name)
 	t.Damaged = false
 	if other := c.state.TopicByID(node.ID); other != nil && other != t {
-		c.reportOnce(zkpaths.TopicPath(name), fmt.Sprintf("topic id %s is that of topic %q already", node.ID, other.Name),
+		c.remark(zkpaths.TopicPath(name), "topic_id", fmt.Sprintf("topic id %s is that of topic %q already", node.ID, other.Name),
 			"give one of the two topics another topic_id, or remove the field")
 	} else {
 		c.state.SetTopicID(t, node.ID)
@@ -253,7 +253,7 @@ func (c *Controller) cacheStates(ctx context.Context, ps []*statemachine.Partiti
 			p.SetLeadership(zk.Leadership)
 		}
 	}
-	return nil
+	return c.watchDamaged(ctx)
 }
 
 // startReplicas is the replica state machine's start (spec/controller.md §5.5).

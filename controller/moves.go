@@ -67,7 +67,7 @@ func (c *Controller) readStates(ctx context.Context, ps []*statemachine.Partitio
 	for i, p := range ps {
 		out[p] = c.decodeState(p.TopicPartition, reads[i].Path, nodes[i])
 	}
-	return out, nil
+	return out, c.watchDamaged(ctx)
 }
 
 func (c *Controller) decodeState(tp kafka.TopicPartition, path string, n zkpaths.Node) statemachine.ZKState {
@@ -80,6 +80,9 @@ func (c *Controller) decodeState(tp kafka.TopicPartition, path string, n zkpaths
 	}
 	l, err := zkpaths.DecodePartitionState(tp, n.Data, n.Stat.Version)
 	if err != nil {
+		if c.damage[path] == "" {
+			c.damaged = append(c.damaged, tp)
+		}
 		c.report(err)
 		return statemachine.ZKState{Err: err}
 	}

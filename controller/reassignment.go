@@ -57,7 +57,8 @@ func (c *Controller) startZnodeMoves(ctx context.Context) (map[kafka.TopicPartit
 		switch {
 		case refusal != nil:
 			c.log.WithFields(partitionFields(e.Partition)).WithField("path", zkpaths.ReassignPartitions).WithField("error", refusal.Code.String()).
-				Error("reassignment refused, and taken out of the znode: " + refusal.Reason)
+				WithField("reason", refusal.Reason).WithField("remedy", "the entry is taken out of the znode; correct it and ask again").
+				Error("reassignment refused: " + refusal.Reason)
 			drop[e.Partition] = true
 		case m.Partition != nil:
 			moves = append(moves, m)
@@ -292,7 +293,7 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 			continue
 		}
 		if reason := unresumable(p); reason != "" {
-			c.reportOnce(zkpaths.TopicPath(tp.Topic), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
+			c.remark(zkpaths.TopicPath(tp.Topic), fmt.Sprintf("move of %d", tp.Partition), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
 				"cancel it or set another target; the partition is left as it is")
 			c.state.SetMoving(tp, false)
 			continue
@@ -375,6 +376,7 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 		if _, changed := want[m.Partition]; changed {
 			unneeded = append(unneeded, replicas(m.Partition, kafka.Without(m.Assignment.Replicas, m.want.Replicas))...)
 			m.Partition.Assignment = m.want // U2
+			c.settled(zkpaths.TopicPath(m.TopicPartition.Topic), fmt.Sprintf("move of %d", m.TopicPartition.Partition))
 			c.log.WithFields(partitionFields(m.TopicPartition)).WithField("replicas", m.want.Replicas).WithField("adding", m.want.Adding).
 				WithField("removing", m.want.Removing).Info("reassignment stored")
 		}
@@ -576,12 +578,26 @@ func movedStates(batch []events.Event) ([]kafka.TopicPartition, bool) {
 	return slices.Compact(out), true
 }
 
-// onReassignmentISRChange looks at the state znodes of moving partitions whose
-// leaders write them themselves (before 2.7-IV2).
+// onReassignmentISRChange looks at the state znodes that are watched: those of
+// moving partitions whose leaders write them themselves (before 2.7-IV2), and
+// unreadable ones.
 func (c *Controller) onReassignmentISRChange(ctx context.Context, tps []kafka.TopicPartition) error {
-	var ps []*statemachine.Partition
+	var ps, repaired []*statemachine.Partition
 	for _, tp := range tps {
-		if p := c.state.Partition(tp); p != nil && c.state.Moving(tp) {
+		p := c.state.Partition(tp)
+		switch {
+		case p == nil:
+		case c.damage[zkpaths.PartitionStatePath(tp)] != "":
+			repaired = append(repaired, p)
+		case c.state.Moving(tp):
+			ps = append(ps, p)
+		}
+	}
+	if err := c.onStatesRepaired(ctx, repaired); err != nil {
+		return err
+	}
+	for _, p := range repaired {
+		if c.state.Moving(p.TopicPartition) {
 			ps = append(ps, p)
 		}
 	}

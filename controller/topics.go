@@ -338,11 +338,12 @@ func (c *Controller) keepTopicID(ctx context.Context, t *statemachine.Topic, nod
 	path := zkpaths.TopicPath(t.Name)
 	switch {
 	case node.ID == t.ID:
+		c.settled(path, "topic_id")
 		return nil
 	case t.ID.IsZero():
 		return c.giveTopicIDs(ctx, []*statemachine.Topic{t})
 	case !node.ID.IsZero():
-		c.reportOnce(path, "its topic_id was changed from "+t.ID.String()+" to "+node.ID.String(),
+		c.remark(path, "topic_id", "its topic_id was changed from "+t.ID.String()+" to "+node.ID.String(),
 			"put the old id back; brokers refuse the partitions under the new one")
 		return nil
 	}
