@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/statemachine"
@@ -110,6 +112,18 @@ func (c *Controller) onStatesRepaired(ctx context.Context, ps []*statemachine.Pa
 		c.tellLeadership(p, p.Leadership, p.Assignment.Replicas, false)
 	}
 	c.send()
-	_, err = c.movePartitions(ctx, leaderless, statemachine.OnlinePartition, statemachine.OfflineElection)
-	return err
+	if _, err := c.movePartitions(ctx, leaderless, statemachine.OnlinePartition, statemachine.OfflineElection); err != nil {
+		return err
+	}
+	// Moves that were set aside at failover go on.
+	unknown = slices.DeleteFunc(unknown, func(p *statemachine.Partition) bool {
+		return !p.Assignment.Reassigning() || unresumable(p) != ""
+	})
+	for _, p := range unknown {
+		c.settled(zkpaths.TopicPath(p.TopicPartition.Topic), aboutMove(p))
+	}
+	return c.stepMoves(ctx, currentMoves(unknown))
 }
+
+// aboutMove names the remark about a stored move that cannot go on.
+func aboutMove(p *statemachine.Partition) string { return fmt.Sprintf("move of %d", p.Partition) }

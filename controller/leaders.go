@@ -47,6 +47,9 @@ func (c *Controller) readPreferredElection(ctx context.Context) (tps []kafka.Top
 	}
 	tps, err = zkpaths.DecodePreferredElection(nodes[1].Data)
 	if err != nil {
+		if bad := (*zkpaths.PayloadError)(nil); errors.As(err, &bad) {
+			err = &zkpaths.PayloadError{Path: bad.Path, Reason: bad.Reason, Remedy: "nothing in it is carried out, and the node is removed; ask again"}
+		}
 		c.report(err)
 		return nil, true, nil
 	}

@@ -293,7 +293,7 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 			continue
 		}
 		if reason := unresumable(p); reason != "" {
-			c.remark(zkpaths.TopicPath(tp.Topic), fmt.Sprintf("move of %d", tp.Partition), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
+			c.remark(zkpaths.TopicPath(tp.Topic), aboutMove(p), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
 				"cancel it or set another target; the partition is left as it is")
 			c.state.SetMoving(tp, false)
 			continue
@@ -376,7 +376,7 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 		if _, changed := want[m.Partition]; changed {
 			unneeded = append(unneeded, replicas(m.Partition, kafka.Without(m.Assignment.Replicas, m.want.Replicas))...)
 			m.Partition.Assignment = m.want // U2
-			c.settled(zkpaths.TopicPath(m.TopicPartition.Topic), fmt.Sprintf("move of %d", m.TopicPartition.Partition))
+			c.settled(zkpaths.TopicPath(m.TopicPartition.Topic), aboutMove(m.Partition))
 			c.log.WithFields(partitionFields(m.TopicPartition)).WithField("replicas", m.want.Replicas).WithField("adding", m.want.Adding).
 				WithField("removing", m.want.Removing).Info("reassignment stored")
 		}

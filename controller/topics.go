@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/statemachine"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -296,6 +297,7 @@ func (c *Controller) onTopicRepaired(ctx context.Context, topic string, node zkp
 	if err := c.adopt(ctx, old); err != nil {
 		return err
 	}
+	c.queue.Put(events.TopicDeletion{}) // its marker, if it has one, has waited
 	return c.createPartitions(ctx, c.electable(fresh))
 }
 
