@@ -41,7 +41,7 @@ func numbers(s []seen) (out []int32) {
 	return out
 }
 
-// A broker that breaks the connection gets the same request again, before any
+// C-147: a broker that breaks the connection gets the same request again, before any
 // other; one that was closed between requests is reached again at once.
 func TestSameRequestAgain(t *testing.T) {
 	var broken atomic.Int32
