@@ -156,7 +156,7 @@ func (c *Controller) brokersFailed(ctx context.Context, ids []kafka.BrokerID) er
 	if err := c.takeReplicasOffline(ctx, c.state.ReplicasOn(ids)); err != nil || !told {
 		return err
 	}
-	return c.resumeDeletions(ctx)
+	return c.completeTold(ctx, deletion.Resume(c.state).Complete)
 }
 
 // takeReplicasOffline deals with replicas that cannot serve any more
@@ -320,5 +320,5 @@ func (c *Controller) onUpdateMetadataResponse(ctx context.Context, e events.Upda
 	if !c.confirmFarewells(e) {
 		return nil
 	}
-	return c.resumeDeletions(ctx)
+	return c.completeTold(ctx, deletion.Resume(c.state).Complete)
 }

@@ -40,6 +40,7 @@ type Controller struct {
 	damaged   []kafka.TopicPartition // whose states were found unreadable just now
 	failures  map[string]string      // by event: the last failure told
 	dirty     dirtyTopics
+	open      unconfirmed
 	watches   topicWatches
 	configs   configWatch
 	stopTimer func()
@@ -223,12 +224,13 @@ func (c *Controller) dispatchActive(ctx context.Context, ev events.Event) error 
 	case events.LeaderAndISRResponse:
 		return c.onLeaderAndISRResponse(ctx, e)
 	case events.UpdateMetadataResponse:
-		c.onUpdateMetadataResponse(e)
-		return nil
+		return c.onUpdateMetadataResponse(ctx, e)
 	case events.StopReplicaResponse:
 		return c.onStopReplicaResponse(ctx, e)
 	case armTopics:
 		return c.onArmTopics(ctx)
+	case confirmTimeout:
+		return c.onConfirmTimeout(ctx)
 	case flushTopics:
 		return nil // the flush follows every event
 	}
@@ -275,7 +277,7 @@ func (c *Controller) clear() {
 	c.active, c.ready = false, false
 	c.damage, c.damaged = damage{}, nil
 	c.failures = map[string]string{}
-	c.dirty = dirtyTopics{}
+	c.dirty, c.open = dirtyTopics{}, unconfirmed{}
 	c.watches = topicWatches{}
 	c.configs = configWatch{}
 	if c.stopTimer != nil {

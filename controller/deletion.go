@@ -80,7 +80,7 @@ func (c *Controller) resumeDeletions(ctx context.Context) error {
 		return nil
 	}
 	pass := deletion.Resume(c.state)
-	if err := c.completeDeletions(ctx, pass.Complete); err != nil {
+	if err := c.completeTold(ctx, pass.Complete); err != nil {
 		return err
 	}
 	if err := c.moveReplicas(ctx, pass.Retry, statemachine.OfflineReplica); err != nil {
@@ -90,6 +90,15 @@ func (c *Controller) resumeDeletions(ctx context.Context) error {
 		return nil
 	}
 	return c.startDeletions(ctx, pass.Start)
+}
+
+// completeTold forgets topics whose replicas are gone, those of which every
+// broker knows by now that they are gone.
+func (c *Controller) completeTold(ctx context.Context, names []string) error {
+	return c.completeDeletions(ctx, slices.DeleteFunc(names, func(name string) bool {
+		_, untold := c.open.topics[name]
+		return untold
+	}))
 }
 
 // startDeletions tells clients that the topics are gone, and brokers to delete
@@ -106,6 +115,7 @@ func (c *Controller) startDeletions(ctx context.Context, names []string) error {
 	}
 	err := c.together(func() error {
 		c.tellMetadata(c.state.BrokerIDs(), s.All)
+		c.sayFarewell(s.All)
 		for _, step := range []struct {
 			rs []statemachine.Replica
 			to statemachine.ReplicaState
@@ -128,6 +138,7 @@ func (c *Controller) startDeletions(ctx context.Context, names []string) error {
 // counts for every replica asked for, since the answer then has no rows; in the
 // original such replicas stay in limbo (spec/controller.md §6.6).
 func (c *Controller) onStopReplicaResponse(ctx context.Context, e events.StopReplicaResponse) error {
+	c.confirmDeletes(e)
 	var failed, deleted []statemachine.Replica
 	for _, s := range e.Request.Partitions {
 		p := c.state.Partition(s.TopicPartition)
@@ -210,6 +221,7 @@ func (c *Controller) completeDeletions(ctx context.Context, names []string) erro
 		c.state.RemoveTopic(name)
 		c.state.ClearIneligible(name)
 		c.dirty.forget(name)
+		c.open.forgetTopic(name)
 	}
 	return c.dropDeletedMoves(ctx, names)
 }

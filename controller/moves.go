@@ -191,6 +191,7 @@ func (c *Controller) send() {
 	for _, a := range c.batch.Flush(control.Sender{ID: c.opts.ID, Epoch: c.state.Epoch, Self: c.opts.Self,
 		Brokers: c.state.Brokers(), Listener: c.opts.ControlListener}) {
 		c.rec.request(a)
+		c.open.sent(a, c.state.Queued)
 		c.ch.Send(a.To, a.Request)
 	}
 }

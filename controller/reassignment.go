@@ -83,6 +83,9 @@ func (c *Controller) znodeMove(e zkpaths.Reassignment) (move, *reassign.Refusal)
 	if r := reassign.CheckTarget(e.Replicas); r != nil {
 		return move{}, r
 	}
+	if c.endPutOff(e) {
+		return move{}, nil // carried out; the entry goes with the topic znode's last change
+	}
 	p, r := c.movable(e.Partition)
 	if r != nil {
 		return move{}, r
@@ -292,6 +295,9 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 		if p == nil || started[tp] || !p.Assignment.Reassigning() {
 			continue
 		}
+		if c.state.Queued(tp.Topic) && !c.state.Ineligible(tp.Topic) {
+			continue // it does not hold the topic's deletion up
+		}
 		if reason := unresumable(p); reason != "" {
 			c.remark(zkpaths.TopicPath(tp.Topic), aboutMove(p), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
 				"cancel it or set another target; the partition is left as it is")
@@ -359,7 +365,9 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 	}
 	failed, err := c.writeTopics(ctx, topics, func(p *statemachine.Partition) kafka.ReplicaAssignment { // U1
 		if a, ok := want[p]; ok {
-			return a
+			// Replicas that go at once stay in the znode until their brokers have
+			// confirmed it: after a crash in between they are still known.
+			return removing(a, kafka.Without(p.Assignment.Replicas, a.Replicas))
 		}
 		return p.Assignment
 	})
@@ -375,6 +383,7 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 		}
 		if _, changed := want[m.Partition]; changed {
 			unneeded = append(unneeded, replicas(m.Partition, kafka.Without(m.Assignment.Replicas, m.want.Replicas))...)
+			c.keepEnd(m.TopicPartition)
 			m.Partition.Assignment = m.want // U2
 			c.settled(zkpaths.TopicPath(m.TopicPartition.Topic), aboutMove(m.Partition))
 			c.log.WithFields(partitionFields(m.TopicPartition)).WithField("replicas", m.want.Replicas).WithField("adding", m.want.Adding).
@@ -382,7 +391,13 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 		}
 		stored = append(stored, m)
 	}
-	return stored, bad, c.removeReplicas(ctx, unneeded) // U3
+	if err := c.removeReplicas(ctx, unneeded); err != nil { // U3
+		return stored, bad, err
+	}
+	for _, p := range partitionsOf(unneeded) {
+		c.endMove(p.TopicPartition, nil)
+	}
+	return stored, bad, nil
 }
 
 // removeReplicas stops and deletes replicas without waiting for the answers.
@@ -495,7 +510,7 @@ func (c *Controller) endMoves(ctx context.Context, ps []*statemachine.Partition)
 	}
 	var topics []string
 	for _, p := range ps {
-		c.dirty.add(p.TopicPartition, p.Assignment.Replicas) // B6, B7
+		c.endMove(p.TopicPartition, p.Assignment.Replicas) // B6, B7
 		c.state.SetMoving(p.TopicPartition, false)
 		topics = append(topics, p.TopicPartition.Topic)
 		c.log.WithFields(partitionFields(p.TopicPartition)).WithField("replicas", p.Assignment.Replicas).Info("reassignment completed")
@@ -648,7 +663,9 @@ func (d *dirtyTopics) add(tp kafka.TopicPartition, target []kafka.BrokerID) {
 		d.topics = map[string]bool{}
 	}
 	d.topics[tp.Topic] = true
-	d.done = append(d.done, zkpaths.Reassignment{Partition: tp, Replicas: target})
+	if target != nil {
+		d.done = append(d.done, zkpaths.Reassignment{Partition: tp, Replicas: target})
+	}
 }
 
 func (d *dirtyTopics) forget(topic string) { delete(d.topics, topic) }

@@ -34,6 +34,7 @@ func (c *Controller) listTopics(ctx context.Context) error {
 			c.log.WithField("topic", t.Name).Info("topic znode is gone; forgetting the topic")
 			c.state.RemoveTopic(t.Name)
 			c.dirty.forget(t.Name)
+			c.open.forgetTopic(t.Name)
 		}
 	}
 	topics, err := c.loadTopics(ctx, added, false)
@@ -53,7 +54,7 @@ func (c *Controller) topicNode(t *statemachine.Topic, assignment func(*statemach
 	parts := t.Partitions()
 	node.Partitions = make([]zkpaths.PartitionAssignment, 0, len(parts)+len(extra))
 	for _, p := range parts {
-		node.Partitions = append(node.Partitions, zkpaths.PartitionAssignment{Partition: p.Partition, ReplicaAssignment: c.policy.Stored(assignment(p))})
+		node.Partitions = append(node.Partitions, zkpaths.PartitionAssignment{Partition: p.Partition, ReplicaAssignment: c.policy.Stored(c.open.leaving(p.TopicPartition, assignment(p)))})
 	}
 	node.Partitions = append(node.Partitions, extra...)
 	slices.SortFunc(node.Partitions, func(a, b zkpaths.PartitionAssignment) int { return cmp.Compare(a.Partition, b.Partition) })

@@ -114,7 +114,9 @@ func Split(c *statemachine.Context, rs []statemachine.Replica) (queued, others [
 }
 
 // IneligibleAtFailover gives the queued topics whose deletion must wait when a
-// controller takes over: a replica is not online, or a partition is moving (§3.3 step 6).
+// controller takes over: a replica is not online, or a partition is moving
+// (§3.3 step 6). A move without a live leader counts for nothing: an earlier
+// controller had begun the deletion, so that move would never end.
 func IneligibleAtFailover(c *statemachine.Context) []string {
 	var out []string
 	for _, name := range c.QueuedTopics() {
@@ -131,7 +133,7 @@ func IneligibleAtFailover(c *statemachine.Context) []string {
 
 func waits(c *statemachine.Context, t *statemachine.Topic) bool {
 	for _, p := range t.Partitions() {
-		if c.Moving(p.TopicPartition) {
+		if c.Moving(p.TopicPartition) && p.HasLeadership && c.Online(p, p.Leader) {
 			return true
 		}
 		for _, id := range p.Assignment.Replicas {

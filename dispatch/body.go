@@ -19,6 +19,7 @@ type body struct {
 	once    sync.Once
 	clean   *control.Metadata
 	invalid []string // topics left out
+	ends    bool     // tells the end of a topic
 
 	encoded [wire.MaxUpdateMetadata + 1]struct {
 		once  sync.Once
@@ -28,8 +29,17 @@ type body struct {
 
 // metadata gives what may be sent, and the topics that may not.
 func (b *body) metadata() (*control.Metadata, []string) {
-	b.once.Do(func() { b.clean, b.invalid = wire.SendableMetadata(b.given) })
+	b.once.Do(func() {
+		b.clean, b.invalid = wire.SendableMetadata(b.given)
+		b.ends = slices.ContainsFunc(b.clean.Partitions, func(p *control.PartitionState) bool { return p.Leader == kafka.LeaderDuringDelete })
+	})
 	return b.clean, b.invalid
+}
+
+// deletes tells whether the end of some topic is told.
+func (b *body) deletes() bool {
+	b.metadata()
+	return b.ends
 }
 
 // bytes gives the encoded body; it must not be changed.

@@ -159,7 +159,7 @@ func (c *channel) event(ev events.Event) {
 // answered turns an answer into its event (spec/controller.md §6.6). Kafka
 // drops a StopReplica answer that has only a top-level error, and the replica
 // then stays "deletion started" for long; the event is put here.
-func (c *channel) answered(resp *control.Response, failuresOnly bool) {
+func (c *channel) answered(resp *control.Response, failuresOnly bool, b *body) {
 	if resp.Error == kafka.StaleBrokerEpoch && resp.Request.Epoch() < c.epoch {
 		return // an entry for an older incarnation
 	}
@@ -171,7 +171,11 @@ func (c *channel) answered(resp *control.Response, failuresOnly bool) {
 		}
 		c.event(ev)
 	case *control.UpdateMetadataRequest:
-		c.event(events.UpdateMetadataResponse{Broker: c.id, Error: resp.Error})
+		ev := events.UpdateMetadataResponse{Broker: c.id, Error: resp.Error}
+		if b.deletes() {
+			ev.Request = r
+		}
+		c.event(ev)
 	case *control.StopReplicaRequest:
 		for _, p := range r.Partitions {
 			if p.Delete {

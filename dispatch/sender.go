@@ -66,7 +66,7 @@ func (s *sender) deliver(ctx context.Context, it item) bool {
 			continue
 		}
 		if resp != nil {
-			s.c.answered(resp, failuresOnly)
+			s.c.answered(resp, failuresOnly, it.body)
 		}
 		rest = rest[1:]
 	}

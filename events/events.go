@@ -86,10 +86,12 @@ type (
 		Errors  map[kafka.TopicPartition]kafka.ErrorCode
 		Request *control.LeaderAndISRRequest
 	}
-	// UpdateMetadataResponse is an answer to an UpdateMetadata.
+	// UpdateMetadataResponse is an answer to an UpdateMetadata. Request is set if
+	// it told the end of topics (kafka.LeaderDuringDelete), and may be for others.
 	UpdateMetadataResponse struct {
-		Broker kafka.BrokerID
-		Error  kafka.ErrorCode
+		Broker  kafka.BrokerID
+		Error   kafka.ErrorCode
+		Request *control.UpdateMetadataRequest
 	}
 	// StopReplicaResponse is an answer to a StopReplica that deletes. Request
 	// has what was asked, since a top-level error comes without rows.

@@ -28,7 +28,8 @@ type World struct {
 	// ElectByHand: a candidate takes part in an election only when it is told
 	// to, not whenever /controller is gone.
 	ElectByHand bool
-	// HoldDeletes keeps back the answers to StopReplica requests that delete.
+	// HoldDeletes keeps back the answers to StopReplica requests that delete
+	// replicas of topics being deleted.
 	HoldDeletes bool
 	// Mute brokers leave their requests unanswered, and undelivered.
 	Mute map[kafka.BrokerID]bool
@@ -247,7 +248,7 @@ func (w *World) Deliver(from, to kafka.BrokerID) bool {
 	r := l.Queue[0]
 	l.Queue = l.Queue[1:]
 	a := Answered{From: to, To: from, Response: b.Receive(r)}
-	if deletes(r) && w.HoldDeletes {
+	if w.HoldDeletes && deletesTopic(r) {
 		w.Held = append(w.Held, a)
 		return true
 	}
@@ -258,6 +259,11 @@ func (w *World) Deliver(from, to kafka.BrokerID) bool {
 func deletes(r control.Request) bool {
 	s, ok := r.(*control.StopReplicaRequest)
 	return ok && slices.ContainsFunc(s.Partitions, func(p control.StopPartition) bool { return p.Delete })
+}
+
+func deletesTopic(r control.Request) bool {
+	s, ok := r.(*control.StopReplicaRequest)
+	return ok && slices.ContainsFunc(s.Partitions, func(p control.StopPartition) bool { return p.Delete && p.LeaderEpoch == kafka.EpochDuringDelete })
 }
 
 // Answer hands a broker's answer to the controller that asked.
@@ -271,7 +277,7 @@ func (w *World) Answer(a Answered) {
 	case *control.LeaderAndISRRequest:
 		c.Put(events.LeaderAndISRResponse{Broker: a.From, Error: a.Response.Error, Errors: a.Response.Errors})
 	case *control.UpdateMetadataRequest:
-		c.Put(events.UpdateMetadataResponse{Broker: a.From, Error: a.Response.Error})
+		c.Put(events.UpdateMetadataResponse{Broker: a.From, Error: a.Response.Error, Request: r})
 	case *control.StopReplicaRequest:
 		if deletes(r) {
 			c.Put(events.StopReplicaResponse{Broker: a.From, Error: a.Response.Error, Errors: a.Response.Errors, Request: r})
