@@ -357,13 +357,13 @@ func (c *Controller) replicasOffline(ctx context.Context, rs []statemachine.Repl
 		c.batch.Metadata(c.state.BrokerIDs()) // without leadership only the broker list has news
 		c.setReplica(r, statemachine.OfflineReplica)
 	}
-	for round := 0; len(with) > 0; round++ {
-		if round == maxRetries {
-			return fmt.Errorf("other writers won %d times in a row", round)
-		}
-		zk, err := c.readStates(ctx, partitionsOf(with), false)
-		if err != nil {
-			return err
+	zk, err := c.readStates(ctx, partitionsOf(with), false)
+	if err != nil {
+		return err
+	}
+	for lost := 0; len(with) > 0; {
+		if lost == maxRetries {
+			return fmt.Errorf("other writers won %d times in a row", lost)
 		}
 		plan := c.state.PlanRemovals(with, zk)
 		out, err := c.write(ctx, plan.Writes)
@@ -379,7 +379,19 @@ func (c *Controller) replicasOffline(ctx context.Context, rs []statemachine.Repl
 			c.setReplica(step.Replica, statemachine.OfflineReplica)
 		}
 		c.reportReplicas(statemachine.OfflineReplica, res.Done, res.Failures)
-		with = res.Retry
+		if len(res.Retry) > 0 {
+			lost++
+		}
+		if zk, err = c.readStates(ctx, partitionsOf(res.Retry), false); err != nil {
+			return err
+		}
+		if len(res.Next) > 0 && zk == nil {
+			zk = map[*statemachine.Partition]statemachine.ZKState{}
+		}
+		for _, r := range res.Next {
+			zk[r.Partition] = statemachine.ZKState{Leadership: r.Leadership} // what we have just written
+		}
+		with = append(res.Next, res.Retry...)
 	}
 	return nil
 }

@@ -322,6 +322,10 @@ func (s *story) remove() {
 			how = "cached"
 		}
 		s.print("%s %s %s PE=%d CE=%d", how, step.Name(), leads(step.Leadership.LeaderAndISR), step.Leadership.ZKVersion, step.Leadership.ControllerEpoch)
+		s.zk[step.Partition] = statemachine.ZKState{Leadership: step.Leadership}
+	}
+	for _, r := range res.Next {
+		s.print("next   %s", r.Name())
 	}
 	for _, r := range res.Retry {
 		s.print("retry  %s", r.Name())

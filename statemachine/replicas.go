@@ -32,10 +32,13 @@ type ISRChange struct {
 
 // ISRPlan takes replicas out of ISRs (spec/controller.md §5.4). Several
 // replicas of one partition are taken one after the other, each with its own
-// write and epoch, each conditional on the version the one before it leaves.
+// write and epoch, and only one write of a partition is in a plan: a second one
+// would be conditional on a version that a leader's write, too, can bring about,
+// and then overwrite it.
 type ISRPlan struct {
 	Writes   []zkpaths.Write
 	Steps    []ISRChange
+	Later    []Replica // wait for the write of their partition
 	Failures []Failure
 	Silent   []Replica // of a topic being deleted whose state is gone: nothing happens to them
 }
@@ -43,7 +46,8 @@ type ISRPlan struct {
 // ISRResult is a settled ISRPlan.
 type ISRResult struct {
 	Done     []ISRChange // in order
-	Retry    []Replica
+	Next     []Replica   // to be planned with the leadership that Done has for their partition
+	Retry    []Replica   // somebody wrote first: read and choose again
 	Failures []Failure
 	Silent   []Replica
 }
@@ -76,7 +80,7 @@ func (c *Context) planRemoval(plan *ISRPlan, rs []Replica, zk ZKState) {
 		return
 	}
 	now := zk.Leadership
-	for _, r := range rs {
+	for i, r := range rs {
 		step := ISRChange{Replica: r, Write: -1}
 		if slices.Contains(now.ISR, r.Broker) {
 			next := now
@@ -90,37 +94,45 @@ func (c *Context) planRemoval(plan *ISRPlan, rs []Replica, zk ZKState) {
 			next.ControllerEpoch = c.Epoch
 			step.Write = len(plan.Writes)
 			plan.Writes = append(plan.Writes, SetState(p.TopicPartition, next, now.ZKVersion))
-			next.ZKVersion = now.ZKVersion + 1
-			now = next
-		} else {
-			now.ControllerEpoch = c.Epoch
+			step.Leadership = next
+			plan.Steps = append(plan.Steps, step)
+			plan.Later = append(plan.Later, rs[i+1:]...)
+			return
 		}
+		now.ControllerEpoch = c.Epoch
 		step.Leadership = now
 		plan.Steps = append(plan.Steps, step)
 	}
 }
 
-// Settle turns ZooKeeper's answers into what may be committed. Once a step of
-// a partition meets another writer, its later steps are decided anew as well.
+// Settle turns ZooKeeper's answers into what may be committed. Replicas that
+// waited for a write go on from what it left, or are read again if it failed.
 func (p *ISRPlan) Settle(out []zkpaths.Outcome) ISRResult {
 	res := ISRResult{Failures: p.Failures, Silent: p.Silent}
-	var broken *Partition
+	later := p.Later
 	for _, step := range p.Steps {
-		switch {
-		case step.Partition == broken:
-			res.Retry = append(res.Retry, step.Replica)
-		case step.Write < 0:
+		if step.Write < 0 {
 			res.Done = append(res.Done, step)
-		case out[step.Write].OK():
-			step.Leadership.ZKVersion = out[step.Write].Version
+			continue
+		}
+		n := 0
+		for n < len(later) && later[n].Partition == step.Partition {
+			n++
+		}
+		waiting := later[:n]
+		later = later[n:]
+		switch o := out[step.Write]; {
+		case o.OK():
+			step.Leadership.ZKVersion = o.Version
 			res.Done = append(res.Done, step)
-		case out[step.Write].Code == zkpaths.BadVersion:
-			broken = step.Partition
+			res.Next = append(res.Next, waiting...)
+			continue
+		case o.Code == zkpaths.BadVersion:
 			res.Retry = append(res.Retry, step.Replica)
 		default:
-			w := p.Writes[step.Write]
-			res.Failures = append(res.Failures, replicaFailure(step.Replica, OfflineReplica, out[step.Write].Error(w.Path)))
+			res.Failures = append(res.Failures, replicaFailure(step.Replica, OfflineReplica, o.Error(p.Writes[step.Write].Path)))
 		}
+		res.Retry = append(res.Retry, waiting...)
 	}
 	return res
 }
