@@ -11,9 +11,10 @@ import (
 // bare release is the last internal version of that release.
 type ProtocolVersion struct{ Major, Minor, IV int }
 
-// lastIV is the internal version a bare release stands for, where it is not 0.
+// lastIV has every release from 0.9.0 to 3.9, as Major and Minor, and its last
+// internal version, which the bare release stands for.
 var lastIV = map[[2]int]int{
-	{0, 9}: 0, {1, 0}: 0, {1, 1}: 0, {2, 0}: 1, {2, 1}: 2, {2, 2}: 1, {2, 3}: 1, {2, 4}: 1, {2, 5}: 0, {2, 6}: 0, {2, 7}: 2, {2, 8}: 1,
+	{0, 9}: 0, {0, 1000}: 1, {0, 1001}: 2, {0, 1002}: 0, {0, 1100}: 2, {1, 0}: 0, {1, 1}: 0, {2, 0}: 1, {2, 1}: 2, {2, 2}: 1, {2, 3}: 1, {2, 4}: 1, {2, 5}: 0, {2, 6}: 0, {2, 7}: 2, {2, 8}: 1,
 	{3, 0}: 1, {3, 1}: 0, {3, 2}: 0, {3, 3}: 3, {3, 4}: 0, {3, 5}: 2, {3, 6}: 2, {3, 7}: 4, {3, 8}: 0, {3, 9}: 0,
 }
 
@@ -79,36 +80,31 @@ func ParseProtocolVersion(s string) (ProtocolVersion, error) {
 		return ProtocolVersion{}, bad
 	}
 	v := ProtocolVersion{Major: n[0], Minor: n[1]}
-	if v.Major == 0 && v.Minor >= 10 { // 0.10.2: the third number is part of the release
+	if v.Major == 0 { // the third number is part of the release
 		third := 0
 		if len(n) > 2 {
 			third = n[2]
 		} else if v.Minor == 10 {
 			third = 2
 		}
-		v.Minor = v.Minor*100 + third
-		switch v.Minor {
-		case 1000:
-			v.IV = 1
-		case 1001:
-			v.IV = 2
-		case 1100:
-			v.IV = 2
+		switch {
+		case v.Minor >= 10 && third < 100:
+			v.Minor = v.Minor*100 + third
+		case third != 0:
+			return ProtocolVersion{}, bad
 		}
-	} else if last, ok := lastIV[[2]int{v.Major, v.Minor}]; ok {
-		v.IV = last
-	} else {
+	}
+	last, known := lastIV[[2]int{v.Major, v.Minor}]
+	if !known {
 		return ProtocolVersion{}, bad
 	}
+	v.IV = last
 	if hasIV {
 		i, err := strconv.Atoi(strings.TrimPrefix(iv, "IV"))
-		if err != nil || !strings.HasPrefix(iv, "IV") || i < 0 {
+		if err != nil || !strings.HasPrefix(iv, "IV") || i < 0 || i > last {
 			return ProtocolVersion{}, bad
 		}
 		v.IV = i
-	}
-	if v.Less(V0_9_0) || V3_9IV0.Less(ProtocolVersion{v.Major, v.Minor, 0}) {
-		return ProtocolVersion{}, bad
 	}
 	return v, nil
 }
