@@ -30,26 +30,31 @@ gotest() { # LOG ARGS...: go test -v into a log; print its closing lines and eve
   local code=$?
   grep -E '^(ok|FAIL|panic:|# )|no test files' "$log" | grep -v 'no test files'
   if [ $code != 0 ]; then
-    awk '/^=== RUN|^=== (PAUSE|CONT|NAME)/ {buf=""} {buf=buf $0 "\n"} /^ *--- FAIL|^panic:|^WARNING: DATA RACE|\[build failed\]|^#/ {printf "%s", buf; buf=""}' "$log" | tail -150
+    awk '/^=== RUN|^=== (PAUSE|CONT|NAME)|^ok|^PASS/ {buf=""} {buf=buf $0 "\n"} /^ *--- FAIL|^panic:|^WARNING: DATA RACE|\[build failed\]|^#/ {printf "%s", buf; buf=""}' "$log" | tail -150
     echo "the whole log: $log"
   fi
   return $code
 }
 
-# fuzz gives every fuzz target its time. Found inputs stay under testdata/fuzz.
+# fuzzone gives one target its time. Found inputs stay under testdata/fuzz.
+fuzzone() { # DIR TARGET
+  local log
+  log=$out/fuzz-$(echo "$1-$2" | tr -c 'A-Za-z0-9\n' -).log
+  if $go test "$1" -run '^$' -fuzz "^$2\$" -fuzztime "$fuzztime" -parallel 1 >"$log" 2>&1; then
+    echo "fuzz $1 $2: ok"
+  else
+    echo "fuzz $1 $2: FAILED"
+    tail -30 "$log"
+    return 1
+  fi
+}
+export -f fuzzone
+export go out fuzztime
+
+# fuzz runs every target, two at a time.
 fuzz() {
-  local file dir target code=0
-  while IFS=: read -r file target; do
-    dir=./$(dirname "$file")
-    if $go test "$dir" -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" >>"$out/fuzz.log" 2>&1; then
-      echo "fuzz $dir $target: ok"
-    else
-      echo "fuzz $dir $target: FAILED"
-      tail -30 "$out/fuzz.log"
-      code=1
-    fi
-  done < <(git ls-files -co --exclude-standard '*_test.go' | xargs -r grep -noE '^func Fuzz[A-Za-z0-9_]*' | sed 's/:[0-9]*:func /:/' | sort -u)
-  return $code
+  git ls-files -co --exclude-standard '*_test.go' | xargs -r grep -noE '^func Fuzz[A-Za-z0-9_]*' |
+    sed -E 's|^([^:]*)/[^/:]*:[0-9]+:func |./\1 |' | sort -u | xargs -r -P 2 -L 1 bash -c 'fuzzone "$@"' fuzzone
 }
 
 # skips fails if a test skipped for want of a part that REQUIRE_REAL names, and
@@ -80,26 +85,32 @@ realparts() {
   return $code
 }
 
-step "real parts" realparts
-step build env CGO_ENABLED=0 "$go" build -trimpath -o bin/zkcontroller ./cmd/zkcontroller
-mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
-step "tests, race detector on" gotest race.log -race -count=1 -timeout 10m "${packages[@]}"
-step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
-step fuzz fuzz
-step lint scripts/lint.sh
-shared=${ZKC_SHARED:-../shared}
-if [ -d "$shared/judge" ]; then
-  step "judges, short form" scripts/judges.sh short
-else
-  echo "judges: not run, no ZKC_SHARED"
-fi
-step skips skips
+# All in one function: the shell has read it before anything runs.
+main() {
+  step "real parts" realparts
+  step build env CGO_ENABLED=0 "$go" build -trimpath -o bin/zkcontroller ./cmd/zkcontroller
+  mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
+  step "tests, race detector on" gotest race.log -race -count=1 -timeout 10m "${packages[@]}"
+  step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
+  step fuzz fuzz
+  step lint scripts/lint.sh
+  shared=${ZKC_SHARED:-../shared}
+  if [ -d "$shared/judge" ]; then
+    step "judges, short form" scripts/judges.sh short
+  else
+    echo "judges: not run, no ZKC_SHARED"
+  fi
+  step skips skips
 
-echo "=== real servers that ran"
-grep -hoE 'real server: .*' "$out"/*.log | sed 's/ *$//' | sort | uniq -c
-echo "=== $((SECONDS - began)) s"
-if [ ${#failed[@]} -gt 0 ]; then
-  printf 'FAILED: %s\n' "${failed[@]}"
-  exit 1
-fi
-echo "all passed"
+  echo "=== real servers that ran"
+  grep -hoE 'real server: .*' "$out"/*.log | sed 's/ *$//' | sort | uniq -c
+  echo "=== $((SECONDS - began)) s"
+  if [ ${#failed[@]} -gt 0 ]; then
+    printf 'FAILED: %s\n' "${failed[@]}"
+    exit 1
+  fi
+  echo "all passed"
+}
+
+main
+exit
