@@ -33,6 +33,11 @@ if wants java || wants kafka; then
     lacks kafka "the jars of Kafka 3.9.1 and 2.4.1 are missing under $jars"
   fi
 fi
+# Debian's own ZooKeeper, of another release than the jars.
+if wants java && [ ! -e /usr/share/java/zookeeper.jar ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+    install -y -q --no-install-recommends zookeeper; } >>.cache/apt.log 2>&1 || echo "real parts: no Debian ZooKeeper, see .cache/apt.log" >&2
+fi
 if wants docker; then
   if ! vars=$(scripts/docker-up.sh); then
     lacks docker "see above"

@@ -3,6 +3,7 @@
 # the race detector; container and process tests; fuzzing; judges in short form.
 # REQUIRE_REAL=docker,java,kafka makes a test that would skip for want of one
 # of these fail. The last lines say what ran and what did not.
+# shellcheck disable=SC2317 # functions are called by name, through step
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 go=${GO:-go}
@@ -29,11 +30,11 @@ gotest() { # LOG ARGS...: go test -v into a log; print its closing lines and eve
   $go test -v "$@" >"$log" 2>&1
   local code=$?
   grep -E '^(ok|FAIL|panic:|# )|no test files' "$log" | grep -v 'no test files'
-  if [ $code != 0 ]; then
+  if [ "$code" != 0 ]; then
     awk '/^=== RUN|^=== (PAUSE|CONT|NAME)|^ok|^PASS/ {buf=""} {buf=buf $0 "\n"} /^ *--- FAIL|^panic:|^WARNING: DATA RACE|\[build failed\]|^#/ {printf "%s", buf; buf=""}' "$log" | tail -150
     echo "the whole log: $log"
   fi
-  return $code
+  return "$code"
 }
 
 # fuzzone gives one target its time. Found inputs stay under testdata/fuzz.
@@ -74,7 +75,7 @@ skips() {
       { reason = $0 }
       END { exit code }' "$log" || code=1
   done
-  return $code
+  return "$code"
 }
 
 realparts() {
@@ -82,7 +83,7 @@ realparts() {
   vars=$(scripts/real-parts.sh docker java kafka)
   local code=$?
   eval "$vars"
-  return $code
+  return "$code"
 }
 
 # All in one function: the shell has read it before anything runs.
@@ -103,7 +104,7 @@ main() {
   step skips skips
 
   echo "=== real servers that ran"
-  grep -hoE 'real server: .*' "$out"/*.log | sed 's/ *$//' | sort | uniq -c
+  grep -hoE 'real: .*' "$out"/*.log | sed -E 's/ (on|at) 127.*//; s/ broker [0-9]+//' | sort | uniq -c
   echo "=== $((SECONDS - began)) s"
   if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"

@@ -303,7 +303,7 @@ func (p *process) options(advertised []kafka.Endpoint) controller.Options {
 		AutoRebalance: c.AutoRebalance, ImbalancePercent: c.ImbalancePercent, ImbalanceCheck: c.ImbalanceCheck,
 		DefaultPartitions: c.NumPartitions, DefaultReplication: c.DefaultReplication,
 		ControlListener: p.controlListener(), KafkaOrder: c.ZKBatch == 1,
-		Now:             time.Now, Rand: randomIndex, UUID: randomTopicID,
+		Now: time.Now, Rand: randomIndex, UUID: randomTopicID,
 	}
 	if len(advertised) > 0 {
 		o.Self = &kafka.Broker{ID: o.ID, Epoch: kafka.NoBrokerEpoch, Endpoints: advertised, Rack: c.Rack, HasRack: c.Rack != ""}
