@@ -42,7 +42,7 @@ type farewell struct {
 	until   time.Time
 }
 
-const confirmPatience = 10 * time.Second
+const confirmPatience = time.Second
 
 // confirmTimeout is the timer event that ends the patience.
 type confirmTimeout struct{}
