@@ -83,7 +83,7 @@ type Scenario struct {
 
 // NewScenario makes a world. Options are words: "version=2.4", "controller=3",
 // "brokers=1,2", "empty" (no topic), "nobody" (no candidate yet), "unclean",
-// "no-deletion", "rebalance".
+// "no-deletion", "rebalance", "kafka-order" (no step shares a batch with another, as in the original).
 func NewScenario(options []string) (*Scenario, error) {
 	opts := controller.Options{Version: kafka.V3_9IV0, DeleteTopics: true, ImbalancePercent: 10, ImbalanceCheck: 300 * time.Second,
 		DefaultPartitions: 1, DefaultReplication: 1}
@@ -108,6 +108,8 @@ func NewScenario(options []string) (*Scenario, error) {
 			opts.DeleteTopics = false
 		case "rebalance":
 			opts.AutoRebalance = true
+		case "kafka-order":
+			opts.KafkaOrder = true
 		default:
 			err = fmt.Errorf("unknown option %q", o)
 		}
