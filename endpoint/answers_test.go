@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +57,45 @@ func (*smallConfigs) BrokerDefaults(context.Context) (map[string]string, error) 
 	return map[string]string{"log.retention.ms": "5"}, nil
 }
 
+// smallProducers counts; ids below 0 stand for a ZooKeeper that does not answer.
+type smallProducers struct{ next atomic.Int64 }
+
+func (p *smallProducers) NextID(context.Context) (int64, error) {
+	id := p.next.Add(1) - 1
+	if id < 0 {
+		return 0, errors.New("no answer")
+	}
+	return id, nil
+}
+
+// A producer without transactions gets an id from any node, one with them only
+// from its coordinator; without an id it is told to ask again.
+func TestInitProducerID(t *testing.T) {
+	e, _ := small(t, nil)
+	ask := func(txn *string) *kmsg.InitProducerIDResponse {
+		t.Helper()
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.Version, req.TransactionalID = 5, txn
+		resp, err := e.answer(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.(*kmsg.InitProducerIDResponse)
+	}
+	for want := range int64(2) {
+		if r := ask(nil); r.ErrorCode != 0 || r.ProducerID != want || r.ProducerEpoch != 0 {
+			t.Errorf("%+v, want id %d of epoch 0", r, want)
+		}
+	}
+	if r := ask(new("payments")); kafka.ErrorCode(r.ErrorCode) != kafka.NotCoordinator || r.ProducerID != -1 {
+		t.Errorf("a transactional producer got %+v", r)
+	}
+	e.producers.(*smallProducers).next.Store(-5)
+	if r := ask(nil); kafka.ErrorCode(r.ErrorCode) != kafka.CoordinatorLoadInProgress || r.ProducerID != -1 {
+		t.Errorf("without an answer of ZooKeeper: %+v", r)
+	}
+}
+
 // small starts a loop with two topics and gives an endpoint in front of it.
 func small(t testing.TB, prepare func(l *smallLoop)) (*Endpoint, *smallLoop) {
 	l := newSmallLoop()
@@ -65,7 +105,7 @@ func small(t testing.TB, prepare func(l *smallLoop)) (*Endpoint, *smallLoop) {
 		prepare(l)
 	}
 	l.start(t)
-	return newEndpoint(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l, Configs: newSmallConfigs()}), l
+	return newEndpoint(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l, Configs: newSmallConfigs(), Producers: new(smallProducers)}), l
 }
 
 func TestCreateTopicsOwnChecks(t *testing.T) {

@@ -30,6 +30,32 @@ func (e *Endpoint) findCoordinator(_ context.Context, req *kmsg.FindCoordinatorR
 	return resp, nil
 }
 
+// initProducerID gives an id to an idempotent producer, which asks any node. A
+// transactional one asks its coordinator, which we never are.
+func (e *Endpoint) initProducerID(ctx context.Context, req *kmsg.InitProducerIDRequest) (kmsg.Response, error) {
+	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+	resp.ProducerID, resp.ProducerEpoch = -1, -1
+	if req.TransactionalID != nil {
+		resp.ErrorCode = int16(kafka.NotCoordinator)
+		return resp, nil
+	}
+	if err := e.reads.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer e.reads.leave()
+	id, err := e.producers.NextID(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil: // the code after which producers ask again, as brokers answer it
+		e.log.WithField("error", err).Debug("no producer id")
+		resp.ErrorCode = int16(kafka.CoordinatorLoadInProgress)
+	default:
+		resp.ProducerID, resp.ProducerEpoch = id, 0
+	}
+	return resp, nil
+}
+
 func (e *Endpoint) listGroups(_ context.Context, req *kmsg.ListGroupsRequest) (kmsg.Response, error) {
 	return req.ResponseKind(), nil
 }

@@ -32,13 +32,13 @@ func serveSmall(t testing.TB, prepare func(l *smallLoop)) (addr string, l *small
 	}
 	l.start(t)
 	brokers := []kafka.Broker{l.brokers[0], l.brokers[1], l.brokers[3]}
-	configs := newSmallConfigs()
+	configs, producers := newSmallConfigs(), new(smallProducers)
 	for i := range brokers {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		controller = Serve(ln, Options{ID: brokers[i].ID, Listener: "PLAINTEXT", Loop: l, Configs: configs})
+		controller = Serve(ln, Options{ID: brokers[i].ID, Listener: "PLAINTEXT", Loop: l, Configs: configs, Producers: producers})
 		t.Cleanup(controller.Close)
 		port := int32(ln.Addr().(*net.TCPAddr).Port)
 		brokers[i].Endpoints = []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "127.0.0.1", Port: port}}
@@ -191,7 +191,7 @@ func TestKadmAnyNode(t *testing.T) {
 
 func TestAPIVersions(t *testing.T) {
 	want := wire.Versions{3: {Min: 0, Max: 12}, 7: {Min: 0, Max: 3}, 10: {Min: 0, Max: 4}, 16: {Min: 0, Max: 5}, 18: {Min: 0, Max: 4}, 19: {Min: 0, Max: 7},
-		20: {Min: 0, Max: 6}, 32: {Min: 0, Max: 4}, 33: {Min: 0, Max: 2}, 35: {Min: 0, Max: 4}, 37: {Min: 0, Max: 3}, 43: {Min: 0, Max: 2}, 44: {Min: 0, Max: 1},
+		20: {Min: 0, Max: 6}, 22: {Min: 0, Max: 5}, 32: {Min: 0, Max: 4}, 33: {Min: 0, Max: 2}, 35: {Min: 0, Max: 4}, 37: {Min: 0, Max: 3}, 43: {Min: 0, Max: 2}, 44: {Min: 0, Max: 1},
 		45: {}, 46: {}, 56: {Min: 0, Max: 3}, 57: {Min: 0, Max: 1}, 60: {Min: 0, Max: 1}, 66: {Min: 0, Max: 1}, 67: {}}
 	for _, standby := range []bool{false, true} {
 		addr, _, _ := serveSmall(t, func(l *smallLoop) { l.standby = standby })

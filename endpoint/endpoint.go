@@ -40,13 +40,23 @@ type Configs interface {
 	BrokerDefaults(ctx context.Context) (map[string]string, error)
 }
 
+// Producers gives out producer ids, which any broker does without asking the
+// controller (spec/control-plane.md §5.1).
+type Producers interface {
+	// NextID gives an id that no other producer of the cluster has or will get.
+	NextID(ctx context.Context) (int64, error)
+}
+
 // Options is what an Endpoint is told.
 type Options struct {
 	ID       kafka.BrokerID // the controller's own id
 	Listener string         // name of the listener the endpoint serves: brokers are shown by theirs of that name
 	Loop     Loop
 	Configs  Configs // nil: DescribeConfigs is not served, topics' configurations cannot be changed
-	Log      logrus.FieldLogger
+	// Producers nil: InitProducerId is not served, and an idempotent producer
+	// that comes by, which is any of Java's since 3.0, fails for good.
+	Producers Producers
+	Log       logrus.FieldLogger
 
 	MaxConnections int // 0 is 4096
 	// MaxClientEvents and MaxBrokerEvents bound the events of this endpoint that
@@ -61,18 +71,19 @@ const (
 
 // Endpoint answers the requests of one listener.
 type Endpoint struct {
-	id       kafka.BrokerID
-	listener string
-	loop     Loop
-	configs  Configs
-	log      logrus.FieldLogger
-	served   []api // by key, ascending
-	server   *wire.Server
-	handlers sync.WaitGroup
+	id        kafka.BrokerID
+	listener  string
+	loop      Loop
+	configs   Configs
+	producers Producers
+	log       logrus.FieldLogger
+	served    []api // by key, ascending
+	server    *wire.Server
+	handlers  sync.WaitGroup
 
 	clients, brokers lane
 	whole            lane // descriptions of all topics
-	reads            lane // reads of configurations
+	reads            lane // what is read of ZooKeeper past the loop
 }
 
 // Serve answers requests that come in on ln, which it then owns, until Close.
@@ -94,7 +105,7 @@ func newEndpoint(o Options) *Endpoint {
 	if o.MaxBrokerEvents <= 0 {
 		o.MaxBrokerEvents = 1024
 	}
-	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, log: o.Log,
+	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, producers: o.Producers, log: o.Log,
 		clients: make(lane, o.MaxClientEvents), brokers: make(lane, o.MaxBrokerEvents),
 		whole: make(lane, 4), reads: make(lane, 8)}
 	if e.log == nil {
@@ -103,9 +114,10 @@ func newEndpoint(o Options) *Endpoint {
 		e.log = quiet
 	}
 	for _, a := range allAPIs() {
-		if a.key != kmsg.DescribeConfigs || o.Configs != nil {
-			e.served = append(e.served, a)
+		if a.key == kmsg.DescribeConfigs && o.Configs == nil || a.key == kmsg.InitProducerID && o.Producers == nil {
+			continue
 		}
+		e.served = append(e.served, a)
 	}
 	return e
 }
@@ -156,6 +168,7 @@ func allAPIs() []api {
 		{kmsg.ApiVersions, 0, 4, nil}, // answered by wire.Server
 		{kmsg.CreateTopics, 0, 7, on((*Endpoint).createTopics)},
 		{kmsg.DeleteTopics, 0, 6, on((*Endpoint).deleteTopics)},
+		{kmsg.InitProducerID, 0, 5, on((*Endpoint).initProducerID)},
 		{kmsg.DescribeConfigs, 0, 4, on((*Endpoint).describeConfigs)},
 		{kmsg.AlterConfigs, 0, 2, on((*Endpoint).alterConfigs)},
 		{kmsg.DescribeLogDirs, 0, 4, on((*Endpoint).describeLogDirs)},

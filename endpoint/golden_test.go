@@ -20,7 +20,7 @@ func TestGoldenBytes(t *testing.T) {
 		d.ScanArgs(t, "key", &key)
 		l := newSmallLoop()
 		l.start(t)
-		e := newEndpoint(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l, Configs: newSmallConfigs()})
+		e := newEndpoint(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l, Configs: newSmallConfigs(), Producers: new(smallProducers)})
 		a, ok := e.api(kmsg.Key(key))
 		if !ok || a.key == kmsg.ApiVersions {
 			return fmt.Sprintf("key %d is not answered here\n", key)

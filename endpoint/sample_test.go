@@ -32,6 +32,8 @@ func sampleRequest(key kmsg.Key, version int16) kmsg.Request {
 	case *kmsg.DeleteTopicsRequest:
 		r.TopicNames, r.TimeoutMillis = []string{"orders"}, 1000
 		r.Topics = []kmsg.DeleteTopicsRequestTopic{{TopicID: ordersID}}
+	case *kmsg.InitProducerIDRequest:
+		r.TransactionTimeoutMillis = 60000
 	case *kmsg.DescribeConfigsRequest:
 		r.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "orders"}}
 	case *kmsg.AlterConfigsRequest:
@@ -126,6 +128,7 @@ var sampleAnswers = map[kmsg.Key]func(kmsg.Response) bool{
 		return r.ErrorCode == 0 && r.ControllerID == 9999 && len(r.Brokers) == 3 && r.ClusterID == "small-cluster"
 	}),
 	kmsg.ListTransactions: expect(func(r *kmsg.ListTransactionsResponse) bool { return r.ErrorCode == 0 && len(r.TransactionStates) == 0 }),
+	kmsg.InitProducerID:   expect(func(r *kmsg.InitProducerIDResponse) bool { return r.ErrorCode == 0 && r.ProducerEpoch == 0 }),
 	kmsg.AllocateProducerIDs: expect(func(r *kmsg.AllocateProducerIDsResponse) bool {
 		return r.ProducerIDStart == 5000 && r.ProducerIDLen == 1000
 	}),

@@ -43,7 +43,9 @@ func (k kafkaTools) run(main string, args ...string) (string, bool) {
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	defer cancel()
 	java := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j.configuration=file:" + k.log4j, "-cp", k.classpath, main, "--bootstrap-server", k.addr}
-	out, err := exec.CommandContext(ctx, "java", append(java, args...)...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, "java", append(java, args...)...)
+	cmd.Stdin = strings.NewReader("a line\n") // for the producer
+	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		k.t.Fatalf("%s %v did not end: %s", main, args, out)
 	}
@@ -71,7 +73,7 @@ func TestKafkaTools(t *testing.T) {
 		t.Skip("starts some twenty JVMs; left out with -short")
 	}
 	real.Require(t, real.Kafka)
-	addr, l, _ := serveSmall(t, nil)
+	addr, l, controller := serveSmall(t, nil)
 	k := newKafkaTools(t, "3.9.1", addr)
 	const (
 		topics   = "org.apache.kafka.tools.TopicCommand"
@@ -121,6 +123,13 @@ func TestKafkaTools(t *testing.T) {
 	k.want(true, nil, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--list")
 	k.want(true, nil, "org.apache.kafka.tools.TransactionsCommand", "list")
 	k.want(true, has("id: 9999", "CreateTopics(19): 0 to 7 [usable: 7]"), "kafka.admin.BrokerApiVersionsCommand")
+
+	// Idempotent, as Java's producers are unless told otherwise: it gets its id
+	// here and fails later, since nobody here takes records.
+	out, _ := k.run("kafka.tools.ConsoleProducer", "--topic", "orders", "--max-block-ms", "2000", "--message-send-max-retries", "1")
+	if ids := controller.producers.(*smallProducers).next.Load(); ids == 0 || strings.Contains(out, "INIT_PRODUCER_ID") {
+		t.Errorf("the producer took %d ids:\n%s", ids, out)
+	}
 
 	var seen []string
 	l.do(func() { seen = slices.Clone(l.seen) })

@@ -18,7 +18,9 @@ const (
 	ReplicaNotAvailable         ErrorCode = 9
 	StaleControllerEpoch        ErrorCode = 11
 	NetworkException            ErrorCode = 13
+	CoordinatorLoadInProgress   ErrorCode = 14
 	CoordinatorNotAvailable     ErrorCode = 15
+	NotCoordinator              ErrorCode = 16
 	InvalidTopicException       ErrorCode = 17
 	TopicAuthorizationFailed    ErrorCode = 29
 	ClusterAuthorizationFailed  ErrorCode = 31
@@ -56,7 +58,8 @@ var errorNames = map[ErrorCode]string{
 	UnknownServerError: "UNKNOWN_SERVER_ERROR", NoError: "NONE", UnknownTopicOrPartition: "UNKNOWN_TOPIC_OR_PARTITION",
 	LeaderNotAvailable: "LEADER_NOT_AVAILABLE", NotLeaderOrFollower: "NOT_LEADER_OR_FOLLOWER", RequestTimedOut: "REQUEST_TIMED_OUT",
 	BrokerNotAvailable: "BROKER_NOT_AVAILABLE", ReplicaNotAvailable: "REPLICA_NOT_AVAILABLE", StaleControllerEpoch: "STALE_CONTROLLER_EPOCH",
-	NetworkException: "NETWORK_EXCEPTION", CoordinatorNotAvailable: "COORDINATOR_NOT_AVAILABLE", InvalidTopicException: "INVALID_TOPIC_EXCEPTION",
+	NetworkException: "NETWORK_EXCEPTION", CoordinatorLoadInProgress: "COORDINATOR_LOAD_IN_PROGRESS",
+	CoordinatorNotAvailable: "COORDINATOR_NOT_AVAILABLE", NotCoordinator: "NOT_COORDINATOR", InvalidTopicException: "INVALID_TOPIC_EXCEPTION",
 	TopicAuthorizationFailed: "TOPIC_AUTHORIZATION_FAILED", ClusterAuthorizationFailed: "CLUSTER_AUTHORIZATION_FAILED",
 	UnsupportedVersion: "UNSUPPORTED_VERSION", TopicAlreadyExists: "TOPIC_ALREADY_EXISTS", InvalidPartitions: "INVALID_PARTITIONS",
 	InvalidReplicationFactor: "INVALID_REPLICATION_FACTOR", InvalidReplicaAssignment: "INVALID_REPLICA_ASSIGNMENT", InvalidConfig: "INVALID_CONFIG",

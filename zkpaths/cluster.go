@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -77,6 +78,39 @@ func DecodeProducerBlock(data []byte) (p ProducerBlock, ok bool, err error) {
 			Remedy: "no producer ids are given out until it holds the last block again; take one above any id in use"}
 	}
 	return p, true, nil
+}
+
+// ProducerBlockSize is how many producer ids are taken at once.
+const ProducerBlockSize = 1000
+
+// TakeProducerBlock gives the write that takes the next block of producer ids,
+// and the block, after n was read of /latest_producer_id_block. It is
+// conditional on n and not fenced: whoever gives out ids writes this node
+// (spec/controller.md §7.17). BADVERSION and NODEEXISTS mean that somebody else
+// took the block; read again.
+func TakeProducerBlock(n Node, broker kafka.BrokerID) (Write, ProducerBlock, error) {
+	w := Write{Op: Set, Path: ProducerIDBlock, Version: n.Stat.Version}
+	start := int64(0)
+	switch n.Code {
+	case NoNode:
+		w.Op = Create
+	case OK:
+		last, ok, err := DecodeProducerBlock(n.Data)
+		if err != nil {
+			return Write{}, ProducerBlock{}, err
+		}
+		if ok && last.End > math.MaxInt64-ProducerBlockSize {
+			return Write{}, ProducerBlock{}, fmt.Errorf("%s: all producer ids are used up", ProducerIDBlock)
+		}
+		if ok {
+			start = last.End + 1
+		}
+	default:
+		return Write{}, ProducerBlock{}, n.Error(ProducerIDBlock)
+	}
+	block := ProducerBlock{Broker: broker, Start: start, End: start + ProducerBlockSize - 1}
+	w.Data = EncodeProducerBlock(block)
+	return w, block, nil
 }
 
 // What Features.Status can be.

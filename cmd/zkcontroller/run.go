@@ -153,9 +153,10 @@ func (p *process) run(ctx context.Context, recordFile string) (err error) {
 	p.controller = controller.New(p.options(bound.advertised), session, checkedChannels{p.dispatcher, checks}, &p.timers, p.queue, p.log)
 	recorder.attach(p.controller)
 
+	producers := newProducerIDs(kafka.BrokerID(p.config.BrokerID), func() znodes { return p.session.Load() })
 	for _, l := range bound.take() {
 		e := endpoint.Serve(l.Listener, endpoint.Options{ID: kafka.BrokerID(p.config.BrokerID), Listener: l.name,
-			Loop: p.queue, Configs: topicConfigs{&p.session}, Log: p.log})
+			Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: producers, Log: p.log})
 		defer e.Close()
 		p.log.WithFields(logrus.Fields{"listener": l.name, "address": e.Addr().String()}).Info("listening")
 	}
