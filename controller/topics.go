@@ -23,9 +23,13 @@ func (c *Controller) listTopics(ctx context.Context) error {
 	if list.Code != zkpaths.OK && list.Code != zkpaths.NoNode {
 		return list.Error(zkpaths.BrokerTopics)
 	}
-	var added []string
+	var added, damaged []string
 	for _, name := range list.Children {
-		if c.state.Topic(name) == nil {
+		switch {
+		case c.state.Topic(name) != nil:
+		case c.damage[zkpaths.TopicPath(name)] != "":
+			damaged = append(damaged, name)
+		default:
 			added = append(added, name)
 		}
 	}
@@ -41,7 +45,28 @@ func (c *Controller) listTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.createTopicsFound(ctx, topics)
+	if err := c.createTopicsFound(ctx, topics); err != nil {
+		return err
+	}
+	return c.topicsAgain(ctx, damaged)
+}
+
+// topicsAgain reads topics that were unreadable. One that is repaired by now may
+// have states, so it is no new topic.
+func (c *Controller) topicsAgain(ctx context.Context, names []string) error {
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, names, zkpaths.TopicPath, true))
+	if err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		if n.Code == zkpaths.NoNode {
+			continue
+		}
+		if err := c.topicRead(ctx, names[i], n); err != nil {
+			return fmt.Errorf("topic %s: %w", names[i], err)
+		}
+	}
+	return nil
 }
 
 // topicNode encodes a topic as the policy stores it. assignment gives what each
@@ -219,7 +244,7 @@ func (c *Controller) scrubbed(a kafka.ReplicaAssignment) kafka.ReplicaAssignment
 	out := slices.Clone(a.Replicas)
 	i := slices.Index(out, c.opts.ID)
 	for k := range live {
-		candidate := live[(k+int(a.Replicas[0])+len(live))%len(live)].ID
+		candidate := live[(k+int(uint32(a.Replicas[0])))%len(live)].ID // whatever a tool wrote there
 		if !slices.Contains(out, candidate) {
 			out[i] = candidate
 			return kafka.ReplicaAssignment{Replicas: out}
@@ -274,21 +299,17 @@ func (c *Controller) topicRead(ctx context.Context, topic string, n zkpaths.Node
 		return nil
 	}
 	c.log.WithField("topic", topic).WithField("partitions", len(ps)).Info("new partitions")
-	return c.createPartitions(ctx, ps)
+	return c.createOrAdopt(ctx, ps)
 }
 
-// onTopicRepaired takes up a topic that was unreadable when it was found.
-func (c *Controller) onTopicRepaired(ctx context.Context, topic string, node zkpaths.Topic, version int32) error {
-	t := c.addTopic(topic, node, true)
-	t.ZKVersion = version
-	if err := c.giveTopicIDs(ctx, []*statemachine.Topic{t}); err != nil {
-		return err
-	}
-	if err := c.cacheStates(ctx, t.Partitions()); err != nil {
+// createOrAdopt takes partitions into service that this controller did not know:
+// those without a state as new ones, the others with what their state says.
+func (c *Controller) createOrAdopt(ctx context.Context, ps []*statemachine.Partition) error {
+	if err := c.cacheStates(ctx, ps); err != nil {
 		return err
 	}
 	var fresh, old []*statemachine.Partition
-	for _, p := range t.Partitions() {
+	for _, p := range ps {
 		if p.HasLeadership {
 			old = append(old, p)
 		} else {
@@ -298,8 +319,18 @@ func (c *Controller) onTopicRepaired(ctx context.Context, topic string, node zkp
 	if err := c.adopt(ctx, old); err != nil {
 		return err
 	}
-	c.queue.Put(events.TopicDeletion{}) // its marker, if it has one, has waited
 	return c.createPartitions(ctx, c.electable(fresh))
+}
+
+// onTopicRepaired takes up a topic that was unreadable when it was found.
+func (c *Controller) onTopicRepaired(ctx context.Context, topic string, node zkpaths.Topic, version int32) error {
+	t := c.addTopic(topic, node, true)
+	t.ZKVersion = version
+	if err := c.giveTopicIDs(ctx, []*statemachine.Topic{t}); err != nil {
+		return err
+	}
+	c.queue.Put(events.TopicDeletion{}) // its marker, if it has one, has waited
+	return c.createOrAdopt(ctx, t.Partitions())
 }
 
 // adopt takes partitions that have a leader already into service, as a new
