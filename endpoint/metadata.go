@@ -26,11 +26,11 @@ type nodes struct {
 	alive  map[kafka.BrokerID]bool
 }
 
-func (e *Endpoint) nodesOf(c events.Cluster) nodes {
+func nodesOf(c events.Cluster, listener string) nodes {
 	n := nodes{listed: map[kafka.BrokerID]kafka.Endpoint{}, alive: map[kafka.BrokerID]bool{}}
 	for _, b := range c.Brokers {
 		n.alive[b.ID] = true
-		if ep, ok := b.Endpoint(e.listener); ok {
+		if ep, ok := b.Endpoint(listener); ok {
 			n.listed[b.ID] = ep
 		}
 	}
@@ -46,29 +46,38 @@ func (n nodes) controller(c events.Cluster) int32 {
 	return int32(kafka.NoController)
 }
 
-// metadata: spec/admin-api.md §8. Topics are never created for it.
 func (e *Endpoint) metadata(ctx context.Context, req *kmsg.MetadataRequest) (kmsg.Response, error) {
+	return AnswerMetadata(ctx, req, e.listener, e.look)
+}
+
+func (e *Endpoint) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
+	if all {
+		return e.describeAll(ctx)
+	}
+	return e.describe(ctx, refs)
+}
+
+// Look gives what a node knows of the cluster, and of the topics named or of all.
+type Look func(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error)
+
+// AnswerMetadata answers Metadata on a listener (spec/admin-api.md §8). Topics
+// are never created for it. An error is look's.
+func AnswerMetadata(ctx context.Context, req *kmsg.MetadataRequest, listener string, look Look) (kmsg.Response, error) {
 	refs, all, why := metadataRefs(req)
 	if why.Error != kafka.NoError {
 		return refusedMetadata(req, why), nil
 	}
-	var c events.Cluster
-	var err error
 	var asked []events.TopicRef
-	if all {
-		c, err = e.describeAll(ctx)
-	} else {
-		for _, r := range refs { // illegal names are answered here and not asked for
-			if !r.ID.IsZero() || kafka.ValidTopicName(r.Name) == "" {
-				asked = append(asked, r)
-			}
+	for _, r := range refs { // illegal names are answered here and not asked for
+		if !r.ID.IsZero() || kafka.ValidTopicName(r.Name) == "" {
+			asked = append(asked, r)
 		}
-		c, err = e.describe(ctx, asked)
 	}
+	c, err := look(ctx, asked, all)
 	if err != nil {
 		return nil, err
 	}
-	n := e.nodesOf(c)
+	n := nodesOf(c, listener)
 	resp := req.ResponseKind().(*kmsg.MetadataResponse)
 	n.describe(req, c, resp)
 	if all {
@@ -227,8 +236,13 @@ func rack(b kafka.Broker) *string {
 	return new(b.Rack)
 }
 
-// describeCluster: spec/admin-api.md §8.
 func (e *Endpoint) describeCluster(ctx context.Context, req *kmsg.DescribeClusterRequest) (kmsg.Response, error) {
+	return AnswerDescribeCluster(ctx, req, e.listener, e.look)
+}
+
+// AnswerDescribeCluster answers DescribeCluster on a listener
+// (spec/admin-api.md §8). An error is look's.
+func AnswerDescribeCluster(ctx context.Context, req *kmsg.DescribeClusterRequest, listener string, look Look) (kmsg.Response, error) {
 	const brokerEndpoints = 1
 	resp := req.ResponseKind().(*kmsg.DescribeClusterResponse)
 	resp.EndpointType, resp.ControllerID = brokerEndpoints, int32(kafka.NoController)
@@ -237,11 +251,11 @@ func (e *Endpoint) describeCluster(ctx context.Context, req *kmsg.DescribeCluste
 		resp.ErrorMessage = new("this port serves brokers' endpoints (type 1) only")
 		return resp, nil
 	}
-	c, err := e.describe(ctx, nil)
+	c, err := look(ctx, nil, false)
 	if err != nil {
 		return nil, err
 	}
-	n := e.nodesOf(c)
+	n := nodesOf(c, listener)
 	resp.ClusterID, resp.ControllerID = c.ID, n.controller(c)
 	for _, b := range c.Brokers {
 		if ep, ok := n.listed[b.ID]; ok {

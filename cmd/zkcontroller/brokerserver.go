@@ -12,6 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/control"
+	"github.com/zkcontroller/zkcontroller/endpoint"
+	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 )
@@ -27,8 +30,9 @@ func brokerTable(o brokers.Options) []wire.APIVersion {
 
 // brokerHandler answers the requests of one listener of an emulated broker.
 type brokerHandler struct {
-	node     *brokers.Node
-	listener string
+	node      *brokers.Node
+	listener  string
+	clusterID func(context.Context) string
 }
 
 // Handle is wire.Handler's.
@@ -42,133 +46,59 @@ func (h brokerHandler) Handle(ctx context.Context, r *wire.Request) {
 		r.ReplyControl(answer)
 		return
 	}
+	var resp kmsg.Response
+	var err error
 	switch req := r.Kafka.(type) {
 	case *kmsg.MetadataRequest:
-		r.Reply(h.metadata(req))
+		resp, err = endpoint.AnswerMetadata(ctx, req, h.listener, h.look)
 	case *kmsg.DescribeClusterRequest:
-		r.Reply(h.cluster(req))
+		resp, err = endpoint.AnswerDescribeCluster(ctx, req, h.listener, h.look)
 	default:
+		err = fmt.Errorf("a %T is not served", req)
+	}
+	if err != nil {
 		r.Hangup()
+		return
 	}
+	r.Reply(resp)
 }
 
-// endpoints gives, by id, where the listener's clients find each live broker.
-func (h brokerHandler) endpoints() (live []kafka.Broker, at map[kafka.BrokerID]kafka.Endpoint) {
-	live = h.node.Metadata().Brokers()
-	at = map[kafka.BrokerID]kafka.Endpoint{}
-	for _, b := range live {
-		if e, ok := b.Endpoint(h.listener); ok {
-			at[b.ID] = e
-		}
-	}
-	return live, at
-}
-
-func (h brokerHandler) controllerID(at map[kafka.BrokerID]kafka.Endpoint) int32 {
-	id, _, listed := h.node.Metadata().Controller()
-	if _, ok := at[id]; !listed || !ok {
-		return int32(kafka.NoController)
-	}
-	return int32(id)
-}
-
-// metadata: spec/admin-api.md §8. Topics are never created for it.
-func (h brokerHandler) metadata(req *kmsg.MetadataRequest) kmsg.Response {
-	resp := kmsg.NewPtrMetadataResponse()
-	live, at := h.endpoints()
-	for _, b := range live {
-		if e, ok := at[b.ID]; ok {
-			row := kmsg.NewMetadataResponseBroker()
-			row.NodeID, row.Host, row.Port, row.Rack = int32(b.ID), e.Host, e.Port, rackOf(b)
-			resp.Brokers = append(resp.Brokers, row)
-		}
-	}
-	resp.ControllerID = h.controllerID(at)
+// look gives what the last UpdateMetadata requests told.
+func (h brokerHandler) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
 	cache := h.node.Metadata()
-	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+	c := events.Cluster{ID: h.clusterID(ctx), Brokers: cache.Brokers()}
+	c.Controller, _, _ = cache.Controller()
+	if all {
 		for _, t := range cache.Topics() {
-			resp.Topics = append(resp.Topics, describeTopic(t, at))
+			c.Topics = append(c.Topics, described(t))
 		}
-		return resp
 	}
-	for _, asked := range req.Topics {
-		var t *brokers.TopicMetadata
-		byID := kafka.TopicID(asked.TopicID)
-		if !byID.IsZero() {
-			t = cache.TopicByID(byID)
-		} else if asked.Topic != nil {
-			t = cache.Topic(*asked.Topic)
+	for _, r := range refs {
+		t := cache.Topic(r.Name)
+		if !r.ID.IsZero() {
+			t = cache.TopicByID(r.ID)
 		}
-		if t != nil {
-			resp.Topics = append(resp.Topics, describeTopic(t, at))
-			continue
+		if t == nil {
+			c.Topics = append(c.Topics, events.TopicDescription{Error: kafka.UnknownTopicOrPartition, Name: r.Name, ID: r.ID})
+		} else {
+			c.Topics = append(c.Topics, described(t))
 		}
-		row := kmsg.NewMetadataResponseTopic()
-		row.TopicID, row.Topic = asked.TopicID, asked.Topic
-		switch {
-		case !byID.IsZero():
-			row.ErrorCode = int16(kafka.UnknownTopicID)
-		case asked.Topic == nil || kafka.ValidTopicName(*asked.Topic) != "":
-			row.ErrorCode = int16(kafka.InvalidTopicException)
-		default:
-			row.ErrorCode = int16(kafka.UnknownTopicOrPartition)
-		}
-		if row.Topic == nil && req.Version < 12 {
-			row.Topic = new("")
-		}
-		resp.Topics = append(resp.Topics, row)
 	}
-	return resp
+	return c, nil
 }
 
-func describeTopic(t *brokers.TopicMetadata, at map[kafka.BrokerID]kafka.Endpoint) kmsg.MetadataResponseTopic {
-	row := kmsg.NewMetadataResponseTopic()
-	row.Topic, row.TopicID = new(t.Name), t.ID
-	for _, p := range t.Partitions {
-		out := kmsg.NewMetadataResponseTopicPartition()
-		out.Partition, out.Leader, out.LeaderEpoch = p.Partition, int32(p.Leader), p.LeaderEpoch
-		out.Replicas, out.ISR = numbers(p.Replicas), numbers(p.ISR)
-		for _, id := range p.Replicas {
-			if _, ok := at[id]; !ok || slices.Contains(p.Offline, id) {
-				out.OfflineReplicas = append(out.OfflineReplicas, int32(id))
-			}
-		}
-		if _, ok := at[p.Leader]; !ok {
-			out.Leader, out.ErrorCode = int32(kafka.NoLeader), int16(kafka.LeaderNotAvailable)
-		}
-		row.Partitions = append(row.Partitions, out)
+func described(t *brokers.TopicMetadata) events.TopicDescription {
+	d := events.TopicDescription{Name: t.Name, ID: t.ID, Partitions: make([]control.PartitionState, len(t.Partitions))}
+	for i, p := range t.Partitions {
+		d.Partitions[i] = *p
 	}
-	return row
-}
-
-func (h brokerHandler) cluster(req *kmsg.DescribeClusterRequest) kmsg.Response {
-	resp := kmsg.NewPtrDescribeClusterResponse()
-	if req.Version >= 1 && req.EndpointType != 1 { // 2 asks for KRaft's controllers
-		resp.ErrorCode = int16(kafka.MismatchedEndpointType)
-		return resp
-	}
-	live, at := h.endpoints()
-	for _, b := range live {
-		if e, ok := at[b.ID]; ok {
-			row := kmsg.NewDescribeClusterResponseBroker()
-			row.NodeID, row.Host, row.Port, row.Rack = int32(b.ID), e.Host, e.Port, rackOf(b)
-			resp.Brokers = append(resp.Brokers, row)
-		}
-	}
-	resp.ControllerID = h.controllerID(at)
-	return resp
-}
-
-func rackOf(b kafka.Broker) *string {
-	if !b.HasRack {
-		return nil
-	}
-	return new(b.Rack)
+	return d
 }
 
 // controllerLink is an emulated broker's way to the controller: one connection,
 // one request in flight, as Kafka's channel manager has it.
 type controllerLink struct {
+	self     kafka.BrokerID
 	listener string
 
 	mu      sync.Mutex
@@ -205,7 +135,7 @@ func (l *controllerLink) ask(ctx context.Context, controller kafka.Broker, req k
 	defer l.mu.Unlock()
 	if l.conn == nil || l.address != address {
 		l.drop()
-		conn, err := wire.Dial(ctx, address, wire.DialOptions{ClientID: "broker"})
+		conn, err := wire.Dial(ctx, address, wire.DialOptions{ClientID: strconv.Itoa(int(l.self))})
 		if err != nil {
 			return nil, fmt.Errorf("reach controller %d: %w", controller.ID, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -28,6 +29,8 @@ type emulated struct {
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
+	cluster atomic.Pointer[string] // /cluster/id, once it was read
+
 	mu      sync.Mutex
 	bound   []net.Listener // opened before the first Listen
 	open    []openPort
@@ -45,7 +48,7 @@ type openPort struct {
 type zkSession struct {
 	*zkstore.Session
 	line *severable
-	gone bool // ended by us: nobody is told
+	left chan struct{} // closed when we end it ourselves: nobody is told
 }
 
 // newEmulated opens ports and a session. The emulated that comes with an error
@@ -74,7 +77,7 @@ func (e *emulated) join(host *brokers.Host) error {
 	if listener == "" {
 		listener = e.plan.options.Endpoints[0].Listener
 	}
-	e.link = &controllerLink{listener: listener}
+	e.link = &controllerLink{self: e.plan.options.ID, listener: listener}
 	node, err := host.Add(e.plan.options, brokers.World{Store: e, Controller: e.link, Process: e})
 	if err != nil {
 		return withCode(2, err)
@@ -110,16 +113,21 @@ func (e *emulated) dial(ctx context.Context) (*zkSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &zkSession{Session: s, line: line}, nil
+	return &zkSession{Session: s, line: line, left: make(chan struct{})}, nil
 }
 
-// use makes s the session in use; whoever waits for one looks again.
-func (e *emulated) use(s *zkSession) {
+// use makes s the session in use; whoever waits for one looks again. It is
+// false after close, which would not see s any more.
+func (e *emulated) use(s *zkSession) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ctx.Err() != nil {
+		return false
+	}
 	e.session = s
 	close(e.changed)
 	e.changed = make(chan struct{})
-	e.mu.Unlock()
+	return true
 }
 
 // end closes a session in the background.
@@ -140,7 +148,7 @@ func (e *emulated) take() *zkSession {
 	s := e.session
 	e.session = nil
 	if s != nil {
-		s.gone = true
+		close(s.left)
 	}
 	return s
 }
@@ -157,10 +165,12 @@ func (e *emulated) watchSession() {
 		select {
 		case <-e.ctx.Done():
 			return
+		case <-s.left:
+			return
 		case <-s.Expired():
 		}
 		e.mu.Lock()
-		ours := e.session == s && !s.gone
+		ours := e.session == s
 		if ours {
 			e.session = nil
 		}
@@ -178,7 +188,10 @@ func (e *emulated) reopen(tell bool) {
 	for e.ctx.Err() == nil {
 		s, err := e.dial(e.ctx)
 		if err == nil {
-			e.use(s)
+			if !e.use(s) {
+				e.end(s)
+				return
+			}
 			e.watchSession()
 			if tell {
 				e.node.Post(brokers.SessionEstablished{})
@@ -219,7 +232,7 @@ func (e *emulated) Listen(open bool) error {
 		}
 	}
 	for i, ln := range lns {
-		h := brokerHandler{e.node, e.plan.bind[i].Name}
+		h := brokerHandler{e.node, e.plan.bind[i].Name, e.clusterID}
 		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: brokerTable(e.node.Options()), Log: e.log})})
 	}
 	return nil
@@ -319,6 +332,27 @@ func (e *emulated) Session() int64 {
 		return 0
 	}
 	return e.session.ID()
+}
+
+// clusterID is what /cluster/id has; "" while nobody made it or ZooKeeper does
+// not answer.
+func (e *emulated) clusterID(ctx context.Context) string {
+	if id := e.cluster.Load(); id != nil {
+		return *id
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	n, ok, err := get(ctx, e, zkpaths.ClusterID)
+	if err != nil || !ok {
+		return ""
+	}
+	id, err := zkpaths.DecodeClusterID(n.Data)
+	if err != nil {
+		e.log.WithError(err).Debug("the cluster's id")
+		return ""
+	}
+	e.cluster.Store(&id)
+	return id
 }
 
 // severable is a dialer whose connections can be cut for good.
