@@ -268,7 +268,7 @@ func (c *Controller) readChildren(ctx context.Context, dir string) ([]string, []
 		return nil, nil, nil
 	}
 	if list.Code != zkpaths.OK {
-		return nil, nil, list.Error(dir)
+		return nil, nil, c.denied(dir, list)
 	}
 	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, list.Children, func(name string) string { return dir + "/" + name }, false))
 	return list.Children, nodes, err

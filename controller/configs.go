@@ -12,7 +12,9 @@ import (
 // broker watches it and tells its controller part; a controller on its own has
 // to watch it itself (spec/admin-api.md §7.1).
 type configWatch struct {
-	seen int64 // highest sequence number handled
+	// seen are the notifications that were there at the last look. Names, not the
+	// highest number: a name somebody made up must not hide all later ones.
+	seen map[string]bool
 	// unclean is what brokers/<default> and brokers/<our id> say about unclean
 	// elections; nil when they say nothing.
 	unclean *bool
@@ -79,16 +81,19 @@ func (c *Controller) startConfigWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.configs.seen = -1
-	for _, name := range n.Children {
-		if seq, ok := zkpaths.SequenceNumber(zkpaths.ConfigChangePath(name), zkpaths.ConfigChangePrefix); ok {
-			c.configs.seen = max(c.configs.seen, seq)
-		}
-	}
+	c.configs.seen = setOf(n.Children)
 	return c.brokerConfigChanged(ctx) // it may have changed since it was loaded, unseen
 }
 
-// onConfigChange reads the notifications above the last one handled and lets
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// onConfigChange reads the notifications that came since the last look and lets
 // partitions elect whose configuration, or the brokers', now allows unclean
 // elections (spec/controller.md §7.14). The notifications stay: brokers purge them.
 func (c *Controller) onConfigChange(ctx context.Context) error {
@@ -97,19 +102,17 @@ func (c *Controller) onConfigChange(ctx context.Context) error {
 		return err
 	}
 	var fresh []string
-	last := c.configs.seen
 	for _, name := range list.Children {
 		path := zkpaths.ConfigChangePath(name)
-		if seq, ok := zkpaths.SequenceNumber(path, zkpaths.ConfigChangePrefix); ok && seq > c.configs.seen {
+		if _, ok := zkpaths.SequenceNumber(path, zkpaths.ConfigChangePrefix); ok && !c.configs.seen[name] {
 			fresh = append(fresh, path)
-			last = max(last, seq)
 		}
 	}
 	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, fresh, func(p string) string { return p }, false))
 	if err != nil {
 		return err
 	}
-	c.configs.seen = last
+	c.configs.seen = setOf(list.Children)
 	topics := map[string]bool{}
 	for i, n := range nodes {
 		if n.Code != zkpaths.OK {

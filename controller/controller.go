@@ -125,6 +125,10 @@ func (c *Controller) failed(ctx context.Context, ev events.Event, err error) {
 			log.WithError(err).Warn("cannot read /controller; resigned all the same")
 			c.resign()
 		}
+		if c.active { // /controller names us still, so nobody was elected
+			log.Error("somebody else wrote /controller_epoch, which fences our writes; giving the role up and electing anew")
+			c.giveUp(ctx)
+		}
 	case errors.Is(err, zkpaths.ErrFenceLost):
 		log.WithError(err).Error("nothing can be written safely: giving the role up and electing anew (the epoch continues above every state znode's)")
 		c.giveUp(ctx)
@@ -135,6 +139,9 @@ func (c *Controller) failed(ctx context.Context, ev events.Event, err error) {
 		// ZooKeeper are repeated; the same failure is told once.
 		if again := isLook(ev); again {
 			c.timers.After(lookAgain, ev)
+		}
+		if errors.Is(err, errDenied) {
+			return // reported
 		}
 		if c.failures[ev.Name()] == err.Error() {
 			return

@@ -30,6 +30,29 @@ func (c *Controller) report(err error) bool {
 	return true
 }
 
+// errDenied: an ACL keeps us from a znode. It has been reported.
+var errDenied = errors.New("no right to read it")
+
+// denied reports a node that may not be read, and gives errDenied; any other
+// trouble is given as it is.
+func (c *Controller) denied(path string, n zkpaths.Node) error {
+	if n.Code != zkpaths.NoAuth {
+		return n.Error(path)
+	}
+	c.reportOnce(path, "cannot be read: "+n.Error(path).Error(), "give this process the right to read it; it is looked at again and again")
+	return fmt.Errorf("%s: %w", path, errDenied)
+}
+
+// without lets a failover go on without something that must not be read; look
+// is the event that takes it up later.
+func (c *Controller) without(look events.Event, err error) error {
+	if !errors.Is(err, errDenied) {
+		return err
+	}
+	c.timers.After(lookAgain, look)
+	return nil
+}
+
 // remark reports what a readable znode says that cannot be carried out; about
 // names the aspect. It stands beside the damage of the payload itself, so
 // reading the node without trouble does not make it be told again.

@@ -22,7 +22,7 @@ func (c *Controller) onTopicDeletion(ctx context.Context) error {
 		return err
 	}
 	if list.Code != zkpaths.OK {
-		return list.Error(zkpaths.DeleteTopics)
+		return c.denied(zkpaths.DeleteTopics, list)
 	}
 	var unknown, known []string
 	for _, name := range list.Children {
@@ -30,7 +30,7 @@ func (c *Controller) onTopicDeletion(ctx context.Context) error {
 		case c.state.Topic(name) != nil:
 			known = append(known, name)
 		case c.damage[zkpaths.TopicPath(name)] != "":
-			c.log.WithField("topic", name).Warn("deletion asked for, but the topic's znode cannot be read, so its replicas are not known; the marker waits")
+			c.remark(zkpaths.DeleteTopicPath(name), "deletion", "the topic's znode cannot be read, so its replicas are not known; the marker waits", "repair the topic's znode")
 		default:
 			unknown = append(unknown, name)
 		}

@@ -283,6 +283,10 @@ func (c *Controller) currentEpoch(ctx context.Context) (value, version int32, er
 	return 0, 0, fmt.Errorf("%s: created and removed again and again by somebody", zkpaths.ControllerEpoch)
 }
 
+// incredibleEpoch is more elections than any cluster sees. A state that tells of
+// so many is damaged; to go on above it would leave no epochs for later.
+const incredibleEpoch = 1 << 30
+
 // highestStateEpoch gives the highest controller epoch in any state znode; 0 without any.
 func (c *Controller) highestStateEpoch(ctx context.Context) (int32, error) {
 	topics, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerTopics, false)
@@ -309,7 +313,7 @@ func (c *Controller) highestStateEpoch(ctx context.Context) (int32, error) {
 	}
 	highest := int32(0)
 	for i, n := range states {
-		if l, err := zkpaths.DecodePartitionState(tps[i], n.Data, n.Stat.Version); n.Code == zkpaths.OK && err == nil {
+		if l, err := zkpaths.DecodePartitionState(tps[i], n.Data, n.Stat.Version); n.Code == zkpaths.OK && err == nil && l.ControllerEpoch < incredibleEpoch {
 			highest = max(highest, l.ControllerEpoch)
 		}
 	}
@@ -327,27 +331,29 @@ func readsOf[T any](op zkpaths.ReadOp, items []T, path func(T) string, watch boo
 
 // giveUp resigns and gives /controller back, so that others compete.
 func (c *Controller) giveUp(ctx context.Context) {
-	fence := c.state.EpochVersion
 	was := c.active
 	c.resign()
 	c.office.notUntil = c.opts.Now().Add(pauseAfterGivingUp)
 	if was {
-		c.handBack(ctx, fence)
+		c.handBack(ctx)
 	}
 	c.after(pauseAfterGivingUp, events.Reelect{})
 }
 
-// handBack deletes /controller if it is still the node we created (design decision D11).
-func (c *Controller) handBack(ctx context.Context, fence int32) {
-	n, err := c.readOne(ctx, zkpaths.GetData, zkpaths.Controller, false)
-	if err != nil || n.Code != zkpaths.OK || !bytes.Equal(n.Data, c.office.claim) {
+// handBack deletes /controller if it is still the node we created (design
+// decision D11). The epoch's version is read first and fences the delete: it may
+// not be the one we were elected with, but whoever is elected in between changes it.
+func (c *Controller) handBack(ctx context.Context) {
+	nodes, err := c.read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: zkpaths.ControllerEpoch}, {Op: zkpaths.GetData, Path: zkpaths.Controller}})
+	if err != nil || nodes[1].Code != zkpaths.OK || !bytes.Equal(nodes[1].Data, c.office.claim) {
 		return
 	}
-	w := []zkpaths.Write{{Op: zkpaths.Delete, Path: zkpaths.Controller, Version: n.Stat.Version}}
-	out, err := c.store.Write(ctx, fence, w)
-	if errors.Is(err, zkpaths.ErrFenceLost) {
-		out, err = c.store.Write(ctx, zkpaths.Unfenced, w)
+	fence := zkpaths.Unfenced
+	if nodes[0].Code == zkpaths.OK {
+		fence = nodes[0].Stat.Version
 	}
+	w := []zkpaths.Write{{Op: zkpaths.Delete, Path: zkpaths.Controller, Version: nodes[1].Stat.Version}}
+	out, err := c.store.Write(ctx, fence, w)
 	switch {
 	case err != nil:
 		c.log.WithError(err).Warn("could not give /controller back; it goes with the session")
@@ -364,9 +370,8 @@ func (c *Controller) onShutdown(ctx context.Context) error {
 		return nil
 	}
 	c.flushAllDirty(ctx)
-	fence := c.state.EpochVersion
 	c.resign()
-	c.handBack(ctx, fence)
+	c.handBack(ctx)
 	c.office.notUntil = c.opts.Now().Add(time.Hour) // the process is going
 	return nil
 }

@@ -26,10 +26,11 @@ func (c *Controller) failover(ctx context.Context) error {
 	if err := c.armAdminWatches(ctx); err != nil {
 		return err
 	}
-	for _, dir := range []string{zkpaths.LogDirNotifications, zkpaths.ISRNotifications} {
-		if err := c.dropChildren(ctx, dir); err != nil {
-			return fmt.Errorf("clearing %s: %w", dir, err)
-		}
+	if err := c.without(events.LogDirEvent{}, c.dropChildren(ctx, zkpaths.LogDirNotifications)); err != nil {
+		return fmt.Errorf("clearing %s: %w", zkpaths.LogDirNotifications, err)
+	}
+	if err := c.without(events.ISRChangeNotification{}, c.dropChildren(ctx, zkpaths.ISRNotifications)); err != nil {
+		return fmt.Errorf("clearing %s: %w", zkpaths.ISRNotifications, err)
 	}
 	if err := c.loadBrokerConfigs(ctx); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (c *Controller) failover(ctx context.Context) error {
 	if err := c.load(ctx); err != nil {
 		return err
 	}
-	if err := c.loadDeletions(ctx); err != nil {
+	if err := c.without(events.TopicDeletion{}, c.loadDeletions(ctx)); err != nil {
 		return err
 	}
 	c.batch.Metadata(c.state.BrokerIDs())
@@ -57,7 +58,7 @@ func (c *Controller) failover(ctx context.Context) error {
 	if err := c.resumeDeletions(ctx); err != nil {
 		return err
 	}
-	if err := c.pendingPreferredElections(ctx); err != nil {
+	if err := c.without(events.PreferredElectionZnode{}, c.pendingPreferredElections(ctx)); err != nil {
 		return err
 	}
 	if c.opts.AutoRebalance {
@@ -83,7 +84,7 @@ func (c *Controller) dropChildren(ctx context.Context, dir string) error {
 		return err
 	}
 	if n.Code != zkpaths.OK {
-		return n.Error(dir)
+		return c.denied(dir, n)
 	}
 	return c.deleteAll(ctx, dir, n.Children)
 }
@@ -99,8 +100,12 @@ func (c *Controller) deleteAll(ctx context.Context, dir string, children []strin
 		return err
 	}
 	for i, o := range out {
-		if !o.OK() && o.Code != zkpaths.NoNode {
-			c.log.WithError(o.Error(writes[i].Path)).Warn("cannot delete a notification")
+		path := writes[i].Path
+		if o.OK() || o.Code == zkpaths.NoNode {
+			delete(c.damage, path)
+			c.settled(path, "deletion")
+		} else {
+			c.remark(path, "deletion", "it is dealt with, and cannot be deleted: "+o.Code.String(), "remove it by hand, with what is below it")
 		}
 	}
 	return nil
@@ -331,7 +336,7 @@ func (c *Controller) loadDeletions(ctx context.Context) error {
 		return err
 	}
 	if n.Code != zkpaths.OK {
-		return n.Error(zkpaths.DeleteTopics)
+		return c.denied(zkpaths.DeleteTopics, n)
 	}
 	if !c.opts.DeleteTopics {
 		return c.deleteAll(ctx, zkpaths.DeleteTopics, n.Children)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,8 +45,11 @@ func (c *Controller) setUpFeatures(ctx context.Context) error {
 	case zkpaths.NoNode:
 		return c.writeFeatures(ctx, zkpaths.Write{Op: zkpaths.Create, Path: zkpaths.Feature, Data: zkpaths.EncodeFeatures(want)})
 	case zkpaths.OK:
-	default:
-		return n.Error(zkpaths.Feature)
+	default: // finalized features are not known then, as with an unreadable node
+		if err := c.denied(zkpaths.Feature, n); !errors.Is(err, errDenied) {
+			return err
+		}
+		return nil
 	}
 	have, err := zkpaths.DecodeFeatures(n.Data)
 	if err != nil {

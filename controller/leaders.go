@@ -43,7 +43,7 @@ func (c *Controller) readPreferredElection(ctx context.Context) (tps []kafka.Top
 		return nil, false, err
 	}
 	if nodes[1].Code != zkpaths.OK {
-		return nil, false, nodes[1].Error(zkpaths.PreferredElection)
+		return nil, false, c.denied(zkpaths.PreferredElection, nodes[1])
 	}
 	tps, err = zkpaths.DecodePreferredElection(nodes[1].Data)
 	if err != nil {

@@ -137,7 +137,7 @@ func (c *Controller) readReassignments(ctx context.Context) (entries []zkpaths.R
 			c.repaired(zkpaths.ReassignPartitions)
 			return nil, 0, nil
 		}
-		return nil, 0, n.Error(zkpaths.ReassignPartitions)
+		return nil, 0, c.denied(zkpaths.ReassignPartitions, n)
 	}
 	entries, err = zkpaths.DecodeReassignments(n.Data, c.policy.Strict())
 	if err != nil {
@@ -153,6 +153,9 @@ func (c *Controller) readReassignments(ctx context.Context) (entries []zkpaths.R
 func (c *Controller) rewriteReassignments(ctx context.Context, drop func(zkpaths.Reassignment) bool) error {
 	for range maxRetries {
 		entries, version, err := c.readReassignments(ctx)
+		if errors.Is(err, errDenied) {
+			return nil // its entries stay
+		}
 		if err != nil {
 			return err
 		}
@@ -286,7 +289,7 @@ func (c *Controller) onListReassignments(e events.ListReassignments) {
 // for first, then every other move stored in a topic znode (spec/controller.md §3.3 step 12).
 func (c *Controller) resumeReassignments(ctx context.Context) error {
 	started, err := c.startZnodeMoves(ctx)
-	if err != nil {
+	if err := c.without(events.ZkPartitionReassignment{}, err); err != nil {
 		return err
 	}
 	var rest []*statemachine.Partition

@@ -278,6 +278,11 @@ func (c *Controller) topicRead(ctx context.Context, topic string, n zkpaths.Node
 	case t == nil:
 		return c.onTopicRepaired(ctx, topic, node, n.Stat.Version)
 	}
+	if len(node.Partitions) == 0 && len(t.Partitions()) > 0 && !c.state.Queued(topic) { // no tool takes partitions away
+		t.Damaged = true
+		c.reportOnce(zkpaths.TopicPath(topic), "has lost its partitions", fmt.Sprintf("what was known of them stands until the node holds them again, %d in number; delete the topic if it is not wanted", len(t.Partitions())))
+		return nil
+	}
 	t.Damaged, t.ZKVersion = false, n.Stat.Version
 	var added []zkpaths.PartitionAssignment
 	for _, p := range node.Partitions {

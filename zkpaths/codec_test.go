@@ -161,7 +161,7 @@ var examples = []struct {
 		zkpaths.Topic{Version: 3, ID: topicID("q3nZk0V9TyWc1xE5oRr8tg"), Partitions: []zkpaths.PartitionAssignment{replicas(0, 1)}}},
 	{"state", `{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2,3]}`, state(1, 0, 1, 0, 1, 2, 3)},
 	{"state", `{"version":1,"leader":-1,"leader_epoch":9,"controller_epoch":1,"isr":[1],"leader_recovery_state":1}`, state(-1, 9, 1, 1, 1)},
-	{"state", `{"version":1,"leader":-1,"leader_epoch":2147483647,"controller_epoch":2147483647,"isr":[]}`, state(-1, 2147483647, 2147483647, 0)},
+	{"state", `{"version":1,"leader":-1,"leader_epoch":2147483646,"controller_epoch":2147483647,"isr":[]}`, state(-1, 2147483646, 2147483647, 0)},
 	{"reassign_strict", `{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2,3]}]}`,
 		[]zkpaths.Reassignment{{Partition: kafka.TopicPartition{Topic: "foo"}, Replicas: ids(1, 2, 3)}}},
 	{"reassign_strict", `{"version":1,"partitions":[]}`, []zkpaths.Reassignment{}},

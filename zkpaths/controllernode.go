@@ -3,6 +3,7 @@ package zkpaths
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -69,7 +70,7 @@ func EncodeEpoch(epoch int32) []byte { return appendInt(make([]byte, 0, 11), epo
 // are taken; a negative one is not.
 func DecodeEpoch(data []byte) (int32, error) {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 32)
-	if err != nil || n < 0 {
+	if err != nil || n < 0 || n == math.MaxInt32 { // none could follow the last
 		return 0, &PayloadError{Path: ControllerEpoch, Reason: fmt.Sprintf("is not a controller epoch: %.40q", data),
 			Remedy: "set it to a plain number not below the highest controller_epoch of any state znode"}
 	}

@@ -2,6 +2,7 @@ package zkpaths
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -43,8 +44,25 @@ func DecodePartitionState(tp kafka.TopicPartition, data []byte, zkVersion int32)
 			return kafka.Leadership{}, &PayloadError{Path: PartitionStatePath(tp), Reason: err.Error(), Remedy: stateRemedy}
 		}
 	}
+	if reason := impossible(l); reason != "" {
+		return kafka.Leadership{}, &PayloadError{Path: PartitionStatePath(tp), Reason: reason, Remedy: stateRemedy}
+	}
 	l.ZKVersion = zkVersion
 	return l, nil
+}
+
+// impossible tells what in a state no controller or leader writes, or "". Epochs
+// start at 0, and each change of leadership raises them.
+func impossible(l kafka.Leadership) string {
+	switch {
+	case l.Leader < kafka.NoLeader:
+		return fmt.Sprintf("has the impossible leader %d", l.Leader)
+	case l.LeaderEpoch < 0 || l.LeaderEpoch == math.MaxInt32:
+		return fmt.Sprintf("has a leader epoch that cannot be, or cannot be raised: %d", l.LeaderEpoch)
+	case l.ControllerEpoch < 0:
+		return fmt.Sprintf("has the impossible controller epoch %d", l.ControllerEpoch)
+	}
+	return ""
 }
 
 // fastState reads the form that Kafka and this package write, in any key order.

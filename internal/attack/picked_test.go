@@ -137,3 +137,83 @@ func TestScrubNegativeID(t *testing.T) {
 	}
 }
 
+// TestTopicLosesItsPartitions: an object that says nothing of the partitions of
+// a known topic is damage, not a topic to be given its id back.
+func TestTopicLosesItsPartitions(t *testing.T) {
+	for _, text := range []string{`{}`, `{"version":3}`, `{"version":3,"partitions":{},"adding_replicas":{},"removing_replicas":{}}`} {
+		a := start(t, kafka.V3_9IV0, false)
+		a.topic("v0")
+		a.pass("a topic more")
+		good, _ := a.get(zkpaths.TopicPath("v0"))
+		a.put(zkpaths.TopicPath("v0"), []byte(text))
+		a.pass("its partitions are gone")
+		a.w.Crash(1)
+		a.pass("a broker's death")
+		if now, _ := a.get(zkpaths.TopicPath("v0")); string(now) != text {
+			t.Errorf("%s became %s", text, now)
+		}
+		if l := a.leader("v0", 0); l.Leader < 2 {
+			t.Errorf("v0-0 is led by nobody: %s", l)
+		}
+		if n := a.lines("lost its partitions"); n != 1 {
+			t.Errorf("%s: told %d times", text, n)
+		}
+		a.put(zkpaths.TopicPath("v0"), good)
+		a.pass("repaired")
+	}
+}
+
+// TestNotificationThatStays: a notification that has children cannot be
+// deleted; that is told once, however many come after it.
+func TestNotificationThatStays(t *testing.T) {
+	a := start(t, kafka.V2_7IV0, false)
+	for _, dir := range []string{zkpaths.ISRNotifications, zkpaths.LogDirNotifications, zkpaths.DeleteTopics} {
+		a.put(dir+"/x/y", []byte("?"))
+		for range 5 {
+			a.w.Crash(2)
+			a.pass("a broker's death")
+			if err := a.w.Start(2, nil); err != nil {
+				t.Fatal(err)
+			}
+			a.pass("its return")
+			a.put(dir+"/other", []byte("?"))
+			a.pass("another notification")
+		}
+		if n := a.lines("path=" + dir + "/x "); n > 2 || n == 0 {
+			t.Errorf("%s/x: told %d times", dir, n)
+		}
+		if n := a.lines("path=" + dir + "/other"); n > 5 {
+			t.Errorf("%s/other: told %d times", dir, n)
+		}
+	}
+}
+
+// TestConfigChangeWithAHugeNumber: a name somebody made up does not hide later notifications.
+func TestConfigChangeWithAHugeNumber(t *testing.T) {
+	a := start(t, kafka.V3_9IV0, false)
+	a.put(zkpaths.TopicPath("v0"), []byte(`{"version":3,"partitions":{"0":[1,2]}}`))
+	a.pass("a topic more")
+	a.put(zkpaths.ConfigChanges+"/config_change_9223372036854775807", []byte("?"))
+	a.w.Lagging[2] = true
+	a.w.Crash(2)
+	a.pass("a follower's death")
+	if err := a.w.Start(2, nil); err != nil {
+		t.Fatal(err)
+	}
+	a.pass("its return, out of sync")
+	a.w.Crash(1)
+	if err := a.settle(); err != nil {
+		t.Fatal(err)
+	}
+	if l := a.leader("v0", 0); l.Leader != -1 {
+		t.Fatalf("led by somebody out of sync: %s", l)
+	}
+	a.put(zkpaths.TopicConfigPath("v0"), []byte(`{"version":1,"config":{"unclean.leader.election.enable":"true"}}`))
+	a.put(zkpaths.ConfigChanges+"/config_change_0000000000", zkpaths.EncodeConfigChange(zkpaths.ConfigChange{EntityPath: "topics/v0"}))
+	if err := a.settle(); err != nil {
+		t.Fatal(err)
+	}
+	if l := a.leader("v0", 0); l.Leader != 2 {
+		t.Errorf("the change of configuration went unseen: %s", l)
+	}
+}
