@@ -292,7 +292,7 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 	if err := c.without(events.ZkPartitionReassignment{}, err); err != nil {
 		return err
 	}
-	var rest []*statemachine.Partition
+	var rest []move
 	for _, tp := range c.state.MovingPartitions() {
 		p := c.state.Partition(tp)
 		if p == nil || started[tp] || !p.Assignment.Reassigning() {
@@ -307,9 +307,9 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 			c.state.SetMoving(tp, false)
 			continue
 		}
-		rest = append(rest, p)
+		rest = append(rest, move{p, c.goOn(p)})
 	}
-	for tp, why := range c.tryMoves(ctx, currentMoves(rest)) {
+	for tp, why := range c.tryMoves(ctx, rest) {
 		if isFatal(why) {
 			return why
 		}
@@ -370,7 +370,7 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 		if a, ok := want[p]; ok {
 			// Replicas that go at once stay in the znode until their brokers have
 			// confirmed it: after a crash in between they are still known.
-			return removing(a, kafka.Without(p.Assignment.Replicas, a.Replicas))
+			return givingUp(a, kafka.Without(p.Assignment.Replicas, a.Replicas))
 		}
 		return p.Assignment
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/deletion"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/reassign"
 	"github.com/zkcontroller/zkcontroller/statemachine"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
@@ -71,20 +72,39 @@ func (u *unconfirmed) sent(a control.Addressed, queued func(string) bool) {
 }
 
 // leaving adds the replicas whose deletion is not confirmed to an assignment
-// that is about to be written, as ones to be removed.
+// that is about to be written, as ones that are given up.
 func (u *unconfirmed) leaving(tp kafka.TopicPartition, a kafka.ReplicaAssignment) kafka.ReplicaAssignment {
 	if len(u.deletes[tp]) == 0 {
 		return a
 	}
-	return removing(a, slices.Sorted(maps.Keys(u.deletes[tp])))
+	return givingUp(a, slices.Sorted(maps.Keys(u.deletes[tp])))
 }
 
-// removing adds replicas to an assignment as ones to be removed.
-func removing(a kafka.ReplicaAssignment, ids []kafka.BrokerID) kafka.ReplicaAssignment {
+// givingUp adds replicas to an assignment as ones that belong neither to what
+// the partition had nor to what it is to have: both adding and removing. So
+// every controller, Kafka's too, finds the right original and target in the
+// znode, and removes them in the end.
+func givingUp(a kafka.ReplicaAssignment, ids []kafka.BrokerID) kafka.ReplicaAssignment {
 	if ids = kafka.Without(ids, a.Replicas); len(ids) == 0 {
 		return a
 	}
-	return kafka.ReplicaAssignment{Replicas: slices.Concat(a.Replicas, ids), Adding: a.Adding, Removing: slices.Concat(a.Removing, ids)}
+	return kafka.ReplicaAssignment{Replicas: slices.Concat(a.Replicas, ids), Adding: slices.Concat(a.Adding, ids), Removing: slices.Concat(a.Removing, ids)}
+}
+
+// goOn gives the assignment with which a stored move goes on: without replicas
+// that an earlier controller was giving up, unless no other in-sync one is left.
+func (c *Controller) goOn(p *statemachine.Partition) kafka.ReplicaAssignment {
+	a := p.Assignment
+	kept := kafka.Without(a.Adding, a.Removing)
+	if len(kept) == len(a.Adding) {
+		return a
+	}
+	givenUp := kafka.Without(a.Adding, kept)
+	want := kafka.ReplicaAssignment{Replicas: kafka.Without(a.Replicas, givenUp), Adding: kept, Removing: kafka.Without(a.Removing, givenUp)}
+	if reassign.CheckLeader(c.state, p, want) != nil {
+		return a
+	}
+	return want
 }
 
 // forgetTopic drops what is no longer waited for.

@@ -167,6 +167,9 @@ func (c *checker) assignment(by *Candidate, topic string, op zkserver.Op) {
 		if old, ok := before[p.Partition]; by == nil || before == nil || ok && old.Equal(p.ReplicaAssignment) {
 			continue
 		}
+		if keeps, ok := withoutGivenUp(p.ReplicaAssignment); ok {
+			p.ReplicaAssignment = keeps
+		}
 		full := slices.Concat(p.Target(), kafka.Without(p.Original(), p.Target()))
 		switch {
 		case len(kafka.Without(p.Adding, p.Replicas)) > 0 || len(kafka.Without(p.Removing, p.Replicas)) > 0:
@@ -177,6 +180,18 @@ func (c *checker) assignment(by *Candidate, topic string, op zkserver.Op) {
 			c.fail("I-10: %s-%d: replicas %v are not target %v then the rest", topic, p.Partition, p.Replicas, p.Target())
 		}
 	}
+}
+
+// withoutGivenUp leaves out replicas that were to be added and are taken away
+// again: they stand last in the list, and are both adding and removing until
+// their brokers have deleted them.
+func withoutGivenUp(a kafka.ReplicaAssignment) (kafka.ReplicaAssignment, bool) {
+	kept := kafka.Without(a.Adding, a.Removing)
+	given := kafka.Without(a.Adding, kept)
+	if len(given) == 0 || len(given) > len(a.Replicas) || !slices.Equal(a.Replicas[len(a.Replicas)-len(given):], given) {
+		return a, false
+	}
+	return kafka.ReplicaAssignment{Replicas: a.Replicas[:len(a.Replicas)-len(given)], Adding: kept, Removing: kafka.Without(a.Removing, given)}, true
 }
 
 // stepped looks at what must hold between two events.

@@ -52,6 +52,7 @@ func TestCheckerSees(t *testing.T) {
 		{zkpaths.ControllerEpoch, `1`, "I-01"},
 		{zkpaths.TopicPath("t"), `{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{"0":[3]},"removing_replicas":{}}`, "I-10"},
 		{zkpaths.TopicPath("t"), `{"version":3,"partitions":{"0":[1,2,3]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}`, "I-10"},
+		{zkpaths.TopicPath("t"), `{"version":3,"partitions":{"0":[3,1,2]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[3]}}`, "I-10"},
 	} {
 		w := smallWorld(t)
 		w.ZK.Write(w.Candidates[1].Store.Session(), zkserver.Op{Kind: zkserver.OpSet, Path: row.path, Data: []byte(row.data), Version: zkserver.AnyVersion})
