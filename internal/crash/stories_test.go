@@ -252,6 +252,8 @@ var stories = []story{
 	{name: "reassignment by request, several partitions", before: threeParts, steps: do{byRequest("t-0=4,5,1 t-1=5,4,2 t-2=2,3,1")}},
 	{name: "reassignment cancelled", small: true, before: all(topic("t", ids("1,2")), lag(3, 4)), steps: do{byRequest("t-0=3,4"), byRequest("t-0=cancel")}},
 	{name: "reassignment cancelled, half in sync", before: all(topic("t", ids("1,2")), lag(4)), steps: do{byRequest("t-0=3,4"), byRequest("t-0=cancel")}},
+	{name: "reassignment cancelled, an old replica is dead and returns", before: all(topic("t", ids("1,2")), lag(4), die(2)),
+		steps: do{byRequest("t-0=3,4"), byRequest("t-0=cancel"), back(2)}},
 	{name: "reassignment with a new target", before: all(topic("t", ids("1,2")), lag(4)), steps: do{byRequest("t-0=3,4"), byRequest("t-0=5,1")}},
 	{name: "reassignment by znode replaced by request", before: all(topic("t", ids("1,2")), lag(4)), steps: do{byZnode("t-0=3,4"), byRequest("t-0=3,5")}},
 	{name: "reassignment of a large topic", before: big, steps: do{byRequest("big-0=3,4 big-119=4,3"), byRequest("big-5=3,4"), wait}},
