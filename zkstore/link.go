@@ -210,8 +210,11 @@ func (w *wire) Read(p []byte) (int, error) {
 		if w.ended == nil {
 			if err := w.nextFrame(); err != nil {
 				w.link.fail(fmt.Errorf("read from %s: %w", w.addr, err))
-				w.ended, w.fakes = err, w.link.forgetWatches()
-				w.link.faking.Store(true)
+				w.ended = err
+				if w.open.Load() { // before the handshake the library takes what it reads for the answer to it
+					w.fakes = w.link.forgetWatches()
+					w.link.faking.Store(true)
+				}
 			}
 		} else if len(w.fakes) > 0 {
 			w.frame, w.fakes = fakeNotice(w.frame[:0], w.fakes[0]), w.fakes[1:]
