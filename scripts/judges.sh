@@ -46,11 +46,24 @@ cases() {
   verdict "cases run" $? 1 "$out/cases.log"
 }
 
-peers() {
+peers() { # [LIST-FILE]
   PEER_CACHE=$PWD/.cache/peersuite \
     PEER_CONTROLLER="cmd:$ours run --zookeeper {zk} --broker-id {id} --inter-broker-protocol-version 2.4" \
-    "$shared/peersuite/run" -s controller-2.4.1 -o "$out/peers" >"$out/peers.log" 2>&1
-  verdict "peer suite controller-2.4.1" $? 3 "$out/peers.log"
+    "$shared/peersuite/run" -s controller-2.4.1 ${1:+-l "$1"} -o "$out/peers" >"$out/peers.log" 2>&1
+  verdict "peer suite controller-2.4.1${1:+, short}" $? 3 "$out/peers.log"
+}
+
+# The handed methods that take few seconds and touch topics, deletion, moves and failover.
+short_peers() {
+  cat >"$out/peers-short.txt" <<'LIST'
+[controller-2.4.1]
+kafka.admin.AddPartitionsTest#testManualAssignmentOfReplicas
+kafka.admin.DeleteTopicTest#testDeleteTopicWithAllAliveReplicas
+kafka.admin.DeleteTopicTest#testRecreateTopicAfterDeletion
+kafka.admin.ReassignPartitionsClusterTest#shouldMoveSinglePartition
+kafka.server.LogDirFailureTest#testReplicaFetcherThreadAfterLogDirFailureOnFollower
+LIST
+  peers "$out/peers-short.txt"
 }
 
 bench() { # pair|run ARGS...
@@ -59,7 +72,7 @@ bench() { # pair|run ARGS...
   local dir=$out/ctlbench # better on tmpfs, where there is one
   [ ! -d /dev/shm ] || dir=/dev/shm/zkcontroller-ctlbench-$port
   export CTLBENCH_ZK_CLASSPATH="$jars/3.9.1/*" CTLBENCH_KAFKA_CLASSPATH="$jars/3.9.1/*"
-  other="$ours run --zookeeper {zk} --broker-id {id} --listener PLAINTEXT://127.0.0.1:{port}"
+  other="$ours run --zookeeper {zk} --broker-id {id} --listener PLAINTEXT://127.0.0.1:{port}${flags:-}"
   if [ "$how" = pair ]; then
     "$bin/ctlbench" pair -dir "$dir" -port $((port + 1000)) -o "$out/pair.json" -controller kafka -other "$other" "$@" >"$out/bench.log" 2>&1
   else
@@ -72,13 +85,16 @@ case $form in
   short)
     traces "$shared"/traces/{alter-expand-and-shrink,broker-bounce-leader,broker-last-in-isr-dies,delete-replica-dead,elect-znode,failover-standby-takes-over,isr-notification,reassign-api-swap,reassign-old-ibp,reassign-znode-shrink,shutdown-leader,topic-create-by-api}.json
     cases
-    bench run -scale 0.02 W1a W3
+    short_peers
+    bench run -scale 0.02 W1a W3 W4b W6a
     ;;
   full)
     traces "$shared"/traces/*.json
     cases
     peers
     bench pair -zk-warm 200000 -scale 0.1 W1a W1b W2 W3 W4a W4b W5a W6a W7a W7b
+    flags=" --inter-broker-protocol-version 2.6"
+    bench pair -zk-warm 200000 -scale 0.1 -profile B -ibp 2.6 W6a
     ;;
   *)
     echo "usage: $0 short|full" >&2
