@@ -89,13 +89,22 @@ type Endpoint struct {
 // Serve answers requests that come in on ln, which it then owns, until Close.
 func Serve(ln net.Listener, o Options) *Endpoint {
 	e := newEndpoint(o)
+	e.server = wire.Serve(ln, e, wire.ServerOptions{Table: e.Table(), MaxFrame: maxFrame,
+		MaxConnections: o.MaxConnections, IdleTimeout: idleTimeout, Log: o.Log})
+	return e
+}
+
+// Mount makes an Endpoint without a port: a server that others know already, a
+// broker's, passes the controller's requests to its Handle.
+func Mount(o Options) *Endpoint { return newEndpoint(o) }
+
+// Table is what the endpoint serves.
+func (e *Endpoint) Table() []wire.APIVersion {
 	table := make([]wire.APIVersion, len(e.served))
 	for i, a := range e.served {
 		table[i] = wire.APIVersion{Key: int16(a.key), VersionRange: kafka.VersionRange{Min: a.min, Max: a.max}}
 	}
-	e.server = wire.Serve(ln, wire.HandlerFunc(e.handle), wire.ServerOptions{Table: table, MaxFrame: maxFrame,
-		MaxConnections: o.MaxConnections, IdleTimeout: idleTimeout, Log: o.Log})
-	return e
+	return table
 }
 
 func newEndpoint(o Options) *Endpoint {
@@ -122,19 +131,21 @@ func newEndpoint(o Options) *Endpoint {
 	return e
 }
 
-// Addr is the address listened on.
+// Addr is the address listened on; an Endpoint that was mounted has none.
 func (e *Endpoint) Addr() net.Addr { return e.server.Addr() }
 
 // Close stops listening, closes all connections and waits for what was being
 // answered. Events that are in the queue stay there; nobody reads their answers.
 func (e *Endpoint) Close() {
-	e.server.Close()
+	if e.server != nil {
+		e.server.Close()
+	}
 	e.handlers.Wait()
 }
 
-// handle answers one request on a goroutine of its own, so that the server
-// meanwhile sees the client go away and ends ctx.
-func (e *Endpoint) handle(ctx context.Context, r *wire.Request) {
+// Handle is wire.Handler's. It answers one request on a goroutine of its own, so
+// that the server meanwhile sees the client go away and ends ctx.
+func (e *Endpoint) Handle(ctx context.Context, r *wire.Request) {
 	e.handlers.Add(1)
 	go func() {
 		defer e.handlers.Done()
