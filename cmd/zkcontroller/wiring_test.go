@@ -91,6 +91,26 @@ func TestBindListeners(t *testing.T) {
 	}
 }
 
+// What cannot work is refused before anything is tried.
+func TestStoreOptions(t *testing.T) {
+	for _, tc := range []struct {
+		key, value, want string
+	}{
+		{"zookeeper.set.acl", "true", "zookeeper.set.acl"},
+		{"zookeeper.connect", "zk:2181/a/./b", "chroot"},
+	} {
+		flags := map[string]config.Flag{"zookeeper.connect": {Name: "zookeeper", Value: "zk:2181"}}
+		flags[tc.key] = config.Flag{Name: "x", Value: tc.value}
+		c, err := config.Load(config.Source{Flags: flags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := storeOptions(c, quietLog()); exitCode(err) != 2 || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s=%s: %v", tc.key, tc.value, err)
+		}
+	}
+}
+
 func TestRandomTopicIDs(t *testing.T) {
 	seen := map[kafka.TopicID]bool{}
 	for range 2000 {

@@ -18,9 +18,12 @@ func storeOptions(c *config.Config, log logrus.FieldLogger) (zkstore.Options, er
 	if err != nil {
 		return zkstore.Options{}, withCode(2, err)
 	}
+	if c.ZooKeeperSetACL { // every create would be refused, and nobody elected
+		return zkstore.Options{}, usageError("zookeeper.set.acl=true needs a connection to ZooKeeper that is authenticated (SASL), which is not supported; set it to false")
+	}
 	return zkstore.Options{
 		Servers: servers, Chroot: chroot, SessionTimeout: c.ZooKeeperSession, ConnectTimeout: c.ZooKeeperConnection,
-		SecureACL: c.ZooKeeperSetACL, Batch: c.ZKBatch, Log: log,
+		Batch: c.ZKBatch, Log: log,
 	}, nil
 }
 
