@@ -182,7 +182,8 @@ func (s *Server) admit(nc net.Conn) bool {
 		s.full = true
 		return false
 	}
-	s.full = false
+	// Not at once: at the limit every place that gets free would be told anew.
+	s.full = s.full && len(s.conns) > s.o.MaxConnections*9/10
 	s.conns[nc] = struct{}{}
 	return true
 }

@@ -370,6 +370,31 @@ func TestConnectionLimit(t *testing.T) {
 	clusterID(t, dial(t, s), 12)
 }
 
+// At the limit, places that get free and are taken again are not told each time.
+func TestConnectionLimitIsToldOnce(t *testing.T) {
+	s, hook := serve(t, ServerOptions{MaxConnections: 20}, echo)
+	var open []*Conn
+	for range 20 {
+		c := dial(t, s)
+		clusterID(t, c, 12)
+		open = append(open, c)
+	}
+	for range 3 {
+		if _, err := dial(t, s).Request(t.Context(), metadata(12)); err == nil {
+			t.Error("one connection too many was served")
+		}
+		open[0].Close()
+		for s.Connections() > 19 {
+			clusterID(t, open[1], 12)
+		}
+		open[0] = dial(t, s)
+		clusterID(t, open[0], 12)
+	}
+	if n := len(hook.AllEntries()); n != 1 {
+		t.Errorf("%d log lines, want one", n)
+	}
+}
+
 // A message larger than any buffer goes through, both ways.
 func TestLargeMessages(t *testing.T) {
 	s, _ := serve(t, ServerOptions{}, func(_ context.Context, r *Request) {
