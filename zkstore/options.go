@@ -23,9 +23,8 @@ type Options struct {
 	Auth           []Auth        // sent on every connection
 	SecureACL      bool          // zookeeper.set.acl: creator all, world read (spec/controller.md §1.0)
 
-	Batch      int // writes in one multi, default 500; 1 is Kafka's own order and count
-	BatchBytes int // bytes in one multi, default 256 KiB
-	InFlight   int // requests unanswered at a time, default 32
+	Batch    int // writes in one multi, default 500; 1 is Kafka's own order and count
+	InFlight int // requests unanswered at a time, default 32
 
 	Log    logrus.FieldLogger
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error) // default net.Dialer
@@ -40,7 +39,6 @@ type Auth struct {
 const (
 	defaultSessionTimeout = 18 * time.Second
 	defaultBatch          = 500
-	defaultBatchBytes     = 256 << 10
 	defaultInFlight       = 32
 )
 
@@ -66,7 +64,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.ConnectTimeout = o.SessionTimeout
 	}
 	o.Batch = orDefault(o.Batch, defaultBatch)
-	o.BatchBytes = min(orDefault(o.BatchBytes, defaultBatchBytes), maxRequest)
 	o.InFlight = orDefault(o.InFlight, defaultInFlight)
 	if o.Dialer == nil {
 		o.Dialer = (&net.Dialer{}).DialContext

@@ -14,7 +14,7 @@ import (
 // errors are zkpaths.ErrSessionExpired and ctx's.
 func (s *Session) Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error) {
 	nodes := make([]zkpaths.Node, len(reads))
-	if bad := slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return checkPath(r.Path) != nil }); !bad && (len(reads) >= bulkFrom || slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return s.arms.isAway(s.outer(r.Path)) })) {
+	if s.suitsBulk(reads) {
 		if err := s.readBulk(ctx, reads, nodes); !errors.Is(err, errNoBulk) {
 			if err != nil {
 				return nil, err
@@ -30,6 +30,15 @@ func (s *Session) Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Nod
 		return nil, err
 	}
 	return nodes, nil
+}
+
+// suitsBulk tells whether reads go over the bulk connection: many do, and those
+// whose watches live there.
+func (s *Session) suitsBulk(reads []zkpaths.Read) bool {
+	if slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return checkPath(r.Path) != nil }) {
+		return false
+	}
+	return len(reads) >= bulkFrom || slices.ContainsFunc(reads, func(r zkpaths.Read) bool { return s.arms.isAway(s.outer(r.Path)) })
 }
 
 // freshen lets the main connection's server catch up with what the bulk

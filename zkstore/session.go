@@ -234,6 +234,7 @@ func (s *Session) onConnected() {
 		return
 	}
 	s.turn++
+	s.stats.connects.Add(1)
 	if s.suspect != nil {
 		s.suspect.Stop()
 	}

@@ -8,7 +8,8 @@ import (
 
 // counters are the sums that Stats shows.
 type counters struct {
-	requests, disconnects, expiries  atomic.Int64
+	requests, connects               atomic.Int64
+	disconnects, expiries            atomic.Int64
 	bulkPackets, bulkBytes, fallback atomic.Int64
 	lost                             atomic.Int64
 	buckets                          [latencyBuckets]atomic.Int64
@@ -34,6 +35,7 @@ type Stats struct {
 	BulkBytes   int64
 	Fallbacks   int64 // bulk reads that had to go over the main connection
 	LostAnswers int64 // writes whose answer was lost and that were looked up
+	Connects    int64 // connections of the session, the first one and each that resumed it
 	Disconnects int64
 	Expiries    int64
 	Watches     int // armed now
@@ -50,7 +52,7 @@ func (s *Session) Stats() Stats {
 	st := Stats{
 		Requests: s.stats.requests.Load(), Packets: s.link.packets.Load(), Bytes: s.link.written.Load(),
 		BulkPackets: s.stats.bulkPackets.Load(), BulkBytes: s.stats.bulkBytes.Load(), Fallbacks: s.stats.fallback.Load(),
-		LostAnswers: s.stats.lost.Load(), Disconnects: s.stats.disconnects.Load(), Expiries: s.stats.expiries.Load(),
+		LostAnswers: s.stats.lost.Load(), Connects: s.stats.connects.Load(), Disconnects: s.stats.disconnects.Load(), Expiries: s.stats.expiries.Load(),
 		Latency: make([]int64, latencyBuckets), LatencySpan: time.Duration(s.stats.spent.Load()),
 	}
 	for i := range st.Latency {

@@ -276,6 +276,9 @@ func TestSecure(t *testing.T) {
 		mustApply(t, s, zkpaths.Unfenced, set("/config/users/u", "y", int32(round)))
 		p.drop()
 		await(t, "a new connection", func() bool { return s.Stats().Disconnects == int64(round)+1 && s.State() == zkstore.Connected })
+		if n := s.Stats().Connects; n < int64(round)+2 { // attempts that were cut again count, too
+			t.Errorf("%d connections after %d cuts", n, round+1)
+		}
 	}
 }
 

@@ -17,6 +17,9 @@ const (
 	// flight (spec/zookeeper.md §1.3, 9).
 	maxRequest = 1_000_000
 
+	// batchBytes is what one multi holds, unless a single write is larger.
+	batchBytes = 256 << 10
+
 	controllerEpoch = "/controller_epoch"
 
 	multiHeader = 9 // of each operation, and of the end
@@ -115,7 +118,7 @@ func (f *flight) err() error {
 // behind those that were sent after it.
 func (f *flight) launch(writes []zkpaths.Write) {
 	var batch []*op
-	room := f.s.opt.BatchBytes - f.s.fenceSize()
+	room := batchBytes - f.s.fenceSize()
 	size := 0
 	send := func() {
 		if len(batch) > 0 {

@@ -47,13 +47,14 @@ type controllerMetrics struct {
 func (m *controllerMetrics) gauges(ctx context.Context) (g controller.Gauges, age time.Duration, ok bool) {
 	answer := make(chan controller.Gauges, 1)
 	m.p.queue.Put(events.Inspect{Look: func() { answer <- m.p.controller.Gauges() }})
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	select {
-	case m.last = <-answer:
-		m.at = time.Now()
+	case g = <-answer:
+		m.mu.Lock()
+		m.last, m.at = g, time.Now()
 	case <-ctx.Done():
+		m.mu.Lock()
 	}
+	defer m.mu.Unlock()
 	return m.last, time.Since(m.at), !m.at.IsZero()
 }
 
@@ -74,8 +75,8 @@ func (m *controllerMetrics) ready(ctx context.Context) error {
 	return nil
 }
 
-// timerNames are Kafka's ControllerStats by state (spec/controller.md §2.3); the
-// states without one are left out.
+// timerName is Kafka's ControllerStats timer of a state (spec/controller.md
+// §2.3); "" for the states without one.
 func timerName(k events.Kind) string {
 	switch k {
 	case events.Idle, events.UpdateMetadataResponseKind:
@@ -178,6 +179,11 @@ func (c collected) loop(p *process) {
 	c.summary("kafka_controller_controllereventmanager_eventqueuetimems", "Time events waited.", s.QueueCount, millis(s.QueueTime))
 	c.gauge("zkc_event_queue_age_seconds", "How long the first event has waited.", p.queue.Oldest().Seconds())
 	timers := map[string]controller.EventStats{}
+	for k := events.Idle; k <= events.UpdateFeaturesKind; k++ { // Kafka's are there from the start
+		if t := timerName(k); t != "" {
+			timers[t] = controller.EventStats{}
+		}
+	}
 	for name, e := range s.Events {
 		c.summary("zkc_event_seconds", "Time events took, by Kafka's name.", e.Count, e.Total.Seconds(), "event", name)
 		c.gauge("zkc_event_seconds_max", "Longest event so far.", e.Max.Seconds(), "event", name)
@@ -215,7 +221,10 @@ func (c collected) zookeeper(p *process) {
 	const k = "kafka_server_sessionexpirelistener_"
 	c.counter(k+"zookeeperdisconnects_total", "Connections to ZooKeeper that were lost.", float64(s.Disconnects))
 	c.counter(k+"zookeeperexpires_total", "Sessions that expired.", float64(s.Expiries))
-	c.counter(k+"zookeepersyncconnects_total", "Sessions that were made.", float64(p.sessions.Load()))
+	c.counter(k+"zookeepersyncconnects_total", "Connections to ZooKeeper, new and resumed sessions alike.", float64(s.Connects))
+	for _, name := range []string{"zookeeperauthfailures", "zookeeperreadonlyconnects", "zookeepersaslauthentications"} {
+		c.counter(k+name+"_total", "Always 0: such connections are not made.", 0)
+	}
 	c.gauge(k+"sessionstate", "1 in the state that the label names.", 1, "state", p.session.Load().State().String())
 	c.counter("zkc_zookeeper_packets_total", "Frames sent, bulk reads apart.", float64(s.Packets))
 	c.counter("zkc_zookeeper_bulk_packets_total", "Frames of bulk reads.", float64(s.BulkPackets))

@@ -70,7 +70,6 @@ type process struct {
 	dispatcher *dispatch.Dispatcher
 	session    atomic.Pointer[zkstore.Session]
 	timers     timers
-	sessions   atomic.Int64 // made so far
 
 	mu   sync.Mutex
 	past zkstore.Stats // sums of the sessions that are over
@@ -92,6 +91,7 @@ func sumStats(past, now zkstore.Stats) zkstore.Stats {
 	now.BulkBytes += past.BulkBytes
 	now.Fallbacks += past.Fallbacks
 	now.LostAnswers += past.LostAnswers
+	now.Connects += past.Connects
 	now.Disconnects += past.Disconnects
 	now.Expiries += past.Expiries
 	now.Notices += past.Notices
@@ -260,7 +260,6 @@ func (p *process) dial(ctx context.Context) (*zkstore.Session, error) {
 		p.past = sumStats(p.past, old.Stats())
 	}
 	p.session.Store(s)
-	p.sessions.Add(1)
 	return s, nil
 }
 
