@@ -26,16 +26,22 @@ type resourceKey struct {
 }
 
 // change is what a request wants of one resource: the whole set after it, given
-// the set before. A refusal is an error that is a rowErr.
+// the set before. A refusal is an error that is a rowErr; keys is the one for
+// which it does not matter what the resource is.
 type change struct {
 	resourceKey
+	keys  error
 	apply func(set map[string]string) (map[string]string, error)
 }
 
 func (e *Endpoint) incrementalAlterConfigs(ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest) (kmsg.Response, error) {
 	changes := make([]change, len(req.Resources))
 	for i, r := range req.Resources {
-		changes[i] = change{resourceKey{r.ResourceType, r.ResourceName},
+		var k keyCheck
+		for _, op := range r.Configs {
+			k.add(op.Name, op.Op != kmsg.IncrementalAlterConfigOpDelete && op.Value == nil)
+		}
+		changes[i] = change{resourceKey{r.ResourceType, r.ResourceName}, k.err,
 			func(set map[string]string) (map[string]string, error) { return applyOps(set, r.Configs) }}
 	}
 	rows, err := e.alter(ctx, changes, req.ValidateOnly)
@@ -55,7 +61,11 @@ func (e *Endpoint) incrementalAlterConfigs(ctx context.Context, req *kmsg.Increm
 func (e *Endpoint) alterConfigs(ctx context.Context, req *kmsg.AlterConfigsRequest) (kmsg.Response, error) {
 	changes := make([]change, len(req.Resources))
 	for i, r := range req.Resources {
-		changes[i] = change{resourceKey{r.ResourceType, r.ResourceName},
+		var k keyCheck
+		for _, c := range r.Configs {
+			k.add(c.Name, c.Value == nil)
+		}
+		changes[i] = change{resourceKey{r.ResourceType, r.ResourceName}, k.err,
 			func(map[string]string) (map[string]string, error) { return wholeSet(r.Configs) }}
 	}
 	rows, err := e.alter(ctx, changes, req.ValidateOnly)
@@ -70,6 +80,26 @@ func (e *Endpoint) alterConfigs(ctx context.Context, req *kmsg.AlterConfigsReque
 		resp.Resources = append(resp.Resources, row)
 	}
 	return resp, nil
+}
+
+// keyCheck refuses a key that comes twice, and a null value where there must be one.
+type keyCheck struct {
+	seen map[string]bool
+	err  error // the first refusal
+}
+
+func (k *keyCheck) add(name string, null bool) {
+	switch {
+	case k.err != nil:
+	case k.seen[name]:
+		k.err = rowErr{refuse(kafka.InvalidRequest, "configuration %q is given twice", name)}
+	case null:
+		k.err = rowErr{refuse(kafka.InvalidRequest, "configuration %q has a null value", name)}
+	}
+	if k.seen == nil {
+		k.seen = map[string]bool{}
+	}
+	k.seen[name] = true
 }
 
 // alter answers each change, in order; the error is ctx's.
@@ -95,6 +125,8 @@ func (e *Endpoint) alter(ctx context.Context, changes []change, validateOnly boo
 
 func (e *Endpoint) alterOne(ctx context.Context, c change, validateOnly bool) error {
 	switch {
+	case c.keys != nil:
+		return c.keys
 	case c.kind == kmsg.ConfigResourceTypeBroker:
 		if why := e.ownBroker(c.name); why.Error != kafka.NoError {
 			return rowErr{why}
@@ -105,8 +137,8 @@ func (e *Endpoint) alterOne(ctx context.Context, c change, validateOnly bool) er
 	case c.name == "":
 		return rowErr{refuse(kafka.InvalidRequest, "the topic name is empty")}
 	}
-	if why := kafka.ValidTopicName(c.name); why != "" {
-		return rowErr{events.RowError{Error: kafka.InvalidTopicException, Message: why}}
+	if why := kafka.ValidTopicName(c.name); why != "" { // and so no topic's
+		return rowErr{events.RowError{Error: kafka.UnknownTopicOrPartition, Message: why}}
 	}
 	if err := e.reads.enter(ctx); err != nil {
 		return err
@@ -136,12 +168,6 @@ func rowOf(err error) events.RowError {
 func wholeSet(configs []kmsg.AlterConfigsRequestResourceConfig) (map[string]string, error) {
 	after := make(map[string]string, len(configs))
 	for _, c := range configs {
-		if _, twice := after[c.Name]; twice {
-			return nil, rowErr{refuse(kafka.InvalidRequest, "configuration %q is given twice", c.Name)}
-		}
-		if c.Value == nil {
-			return nil, rowErr{refuse(kafka.InvalidRequest, "configuration %q has a null value", c.Name)}
-		}
 		after[c.Name] = *c.Value
 	}
 	if why := kafka.CheckTopicConfigs(after); why != "" {
@@ -157,13 +183,7 @@ func applyOps(set map[string]string, ops []kmsg.IncrementalAlterConfigsRequestRe
 	maps.Copy(after, set)
 	seen := map[string]bool{}
 	for _, op := range ops {
-		if seen[op.Name] {
-			return nil, rowErr{refuse(kafka.InvalidRequest, "configuration %q is given twice", op.Name)}
-		}
 		seen[op.Name] = true
-		if op.Op != kmsg.IncrementalAlterConfigOpDelete && op.Value == nil {
-			return nil, rowErr{refuse(kafka.InvalidRequest, "configuration %q has a null value", op.Name)}
-		}
 		if why := applyOp(after, op); why.Error != kafka.NoError {
 			return nil, rowErr{why}
 		}

@@ -597,6 +597,9 @@ func TestAlterConfigs(t *testing.T) {
 		{"a null value", kmsg.ConfigResourceTypeTopic, "orders", []op{{Name: "retention.ms", Op: set}}, kafka.InvalidRequest, before},
 		{"an unknown operation", kmsg.ConfigResourceTypeTopic, "orders", []op{o("retention.ms", 7, "1")}, kafka.UnknownServerError, before},
 		{"an unknown topic", kmsg.ConfigResourceTypeTopic, "none", nil, kafka.UnknownTopicOrPartition, before},
+		{"a key twice on an unknown topic", kmsg.ConfigResourceTypeTopic, "none", []op{o("retention.ms", set, "1"), o("retention.ms", del, "")}, kafka.InvalidRequest, before},
+		{"a null value for our own throttle", kmsg.ConfigResourceTypeBroker, "9999", []op{{Name: "leader.replication.throttled.rate", Op: set}}, kafka.InvalidRequest, before},
+		{"a name that no topic can have", kmsg.ConfigResourceTypeTopic, "../x", nil, kafka.UnknownTopicOrPartition, before},
 		{"an empty name", kmsg.ConfigResourceTypeTopic, "", nil, kafka.InvalidRequest, before},
 		{"an unreadable znode", kmsg.ConfigResourceTypeTopic, "broken", nil, kafka.UnknownServerError, before},
 	} {
