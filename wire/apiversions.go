@@ -34,6 +34,8 @@ func (s *Server) apiVersions(version int16, req kmsg.Request) kmsg.Response {
 	} else if q := req.(*kmsg.ApiVersionsRequest); version >= 3 && !(softwareName(q.ClientSoftwareName) && softwareName(q.ClientSoftwareVersion)) {
 		resp.ErrorCode = int16(kafka.InvalidRequest)
 		keys = nil
+	} else {
+		resp.FinalizedFeaturesEpoch = 0 // known, and no feature is final, on ZooKeeper (spec/admin-api.md §8)
 	}
 	for _, key := range keys {
 		k := kmsg.NewApiVersionsResponseApiKey()

@@ -198,6 +198,9 @@ func TestSoftwareName(t *testing.T) {
 		if kafka.ErrorCode(r.ErrorCode) != want || (len(r.ApiKeys) > 0) != (want == 0) {
 			t.Errorf("%q: %v with %d keys, want %v", name, kafka.ErrorCode(r.ErrorCode), len(r.ApiKeys), want)
 		}
+		if known := r.FinalizedFeaturesEpoch == 0; known != (want == 0) || len(r.FinalizedFeatures) > 0 {
+			t.Errorf("%q: features of epoch %d", name, r.FinalizedFeaturesEpoch)
+		}
 	}
 }
 
