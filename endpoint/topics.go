@@ -22,8 +22,7 @@ func (e *Endpoint) createTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
 	results := make([]events.NewTopicResult, len(req.Topics))
 	early, late := checkNewTopics(req)
-	err := e.settleRefused(ctx, early, late, func(i int) string { return req.Topics[i].Topic })
-	if err != nil {
+	if err := e.settleRefused(ctx, early, late, func(i int) string { return req.Topics[i].Topic }); err != nil {
 		return nil, err
 	}
 	var wanted []events.NewTopic
@@ -35,14 +34,16 @@ func (e *Endpoint) createTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 		}
 		wanted, at = append(wanted, newTopic(t)), append(at, i)
 	}
-	if len(wanted) > 0 {
-		rows, err := e.askCreateTopics(ctx, wanted, req.ValidateOnly, req.TimeoutMillis)
-		if err != nil {
-			return nil, err
-		}
-		for k, r := range rows {
-			results[at[k]] = r
-		}
+	rows, err := askRows(ctx, e, req.TimeoutMillis, len(wanted),
+		func(int) events.NewTopicResult { return events.NewTopicResult{RowError: requestTimedOut} },
+		func(reply func([]events.NewTopicResult)) events.Event {
+			return events.CreateTopics{Topics: wanted, ValidateOnly: req.ValidateOnly, Reply: reply}
+		})
+	if err != nil {
+		return nil, err
+	}
+	for k, r := range rows {
+		results[at[k]] = r
 	}
 	if !req.ValidateOnly {
 		var waits []wait
@@ -56,22 +57,6 @@ func (e *Endpoint) createTopics(ctx context.Context, req *kmsg.CreateTopicsReque
 		}
 	}
 	return createTopicsAnswer(req, results), nil
-}
-
-func (e *Endpoint) askCreateTopics(ctx context.Context, wanted []events.NewTopic, validateOnly bool, timeoutMillis int32) ([]events.NewTopicResult, error) {
-	bounded, cancel := timeoutContext(ctx, timeoutMillis)
-	defer cancel()
-	rows, err := ask(bounded, e, e.clients, func(reply func([]events.NewTopicResult)) events.Event {
-		return events.CreateTopics{Topics: wanted, ValidateOnly: validateOnly, Reply: reply}
-	})
-	if timedOut(ctx, err) {
-		rows = make([]events.NewTopicResult, len(wanted))
-		for i := range rows {
-			rows[i].RowError = requestTimedOut
-		}
-		return rows, nil
-	}
-	return rows, oneEach(err, len(wanted), len(rows))
 }
 
 // checkNewTopics finds the rows that are refused whatever the cluster has:
@@ -181,14 +166,16 @@ func (e *Endpoint) createPartitions(ctx context.Context, req *kmsg.CreatePartiti
 		}
 		wanted, at = append(wanted, morePartitions(t)), append(at, i)
 	}
-	if len(wanted) > 0 {
-		rows, err := e.askCreatePartitions(ctx, wanted, req.ValidateOnly, req.TimeoutMillis)
-		if err != nil {
-			return nil, err
-		}
-		for k, r := range rows {
-			results[at[k]] = r
-		}
+	rows, err := askRows(ctx, e, req.TimeoutMillis, len(wanted),
+		func(int) events.MorePartitionsResult { return events.MorePartitionsResult{RowError: requestTimedOut} },
+		func(reply func([]events.MorePartitionsResult)) events.Event {
+			return events.CreatePartitions{Topics: wanted, ValidateOnly: req.ValidateOnly, Reply: reply}
+		})
+	if err != nil {
+		return nil, err
+	}
+	for k, r := range rows {
+		results[at[k]] = r
 	}
 	if !req.ValidateOnly {
 		var waits []wait
@@ -208,22 +195,6 @@ func (e *Endpoint) createPartitions(ctx context.Context, req *kmsg.CreatePartiti
 		resp.Topics = append(resp.Topics, row)
 	}
 	return resp, nil
-}
-
-func (e *Endpoint) askCreatePartitions(ctx context.Context, wanted []events.MorePartitions, validateOnly bool, timeoutMillis int32) ([]events.MorePartitionsResult, error) {
-	bounded, cancel := timeoutContext(ctx, timeoutMillis)
-	defer cancel()
-	rows, err := ask(bounded, e, e.clients, func(reply func([]events.MorePartitionsResult)) events.Event {
-		return events.CreatePartitions{Topics: wanted, ValidateOnly: validateOnly, Reply: reply}
-	})
-	if timedOut(ctx, err) {
-		rows = make([]events.MorePartitionsResult, len(wanted))
-		for i := range rows {
-			rows[i].RowError = requestTimedOut
-		}
-		return rows, nil
-	}
-	return rows, oneEach(err, len(wanted), len(rows))
 }
 
 // checkMorePartitions gives each topic of the request once, and the rows that
@@ -275,7 +246,13 @@ func (e *Endpoint) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReque
 			wanted = append(wanted, ref)
 		}
 	}
-	rows, err := e.askDeleteTopics(ctx, wanted, req.TimeoutMillis)
+	rows, err := askRows(ctx, e, req.TimeoutMillis, len(wanted),
+		func(i int) events.DeletedTopic {
+			return events.DeletedTopic{RowError: requestTimedOut, Name: wanted[i].Name, ID: wanted[i].ID}
+		},
+		func(reply func([]events.DeletedTopic)) events.Event {
+			return events.DeleteTopics{Topics: wanted, Reply: reply}
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -299,25 +276,6 @@ func (e *Endpoint) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReque
 		}
 	}
 	return deleteTopicsAnswer(req, refs, results), nil
-}
-
-func (e *Endpoint) askDeleteTopics(ctx context.Context, wanted []events.TopicRef, timeoutMillis int32) ([]events.DeletedTopic, error) {
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	bounded, cancel := timeoutContext(ctx, timeoutMillis)
-	defer cancel()
-	rows, err := ask(bounded, e, e.clients, func(reply func([]events.DeletedTopic)) events.Event {
-		return events.DeleteTopics{Topics: wanted, Reply: reply}
-	})
-	if timedOut(ctx, err) {
-		rows = make([]events.DeletedTopic, len(wanted))
-		for i, ref := range wanted {
-			rows[i] = events.DeletedTopic{RowError: requestTimedOut, Name: ref.Name, ID: ref.ID}
-		}
-		return rows, nil
-	}
-	return rows, oneEach(err, len(wanted), len(rows))
 }
 
 // deletedRefs gives the topics asked for, and the rows that are refused
@@ -375,6 +333,25 @@ func deleteTopicsAnswer(req *kmsg.DeleteTopicsRequest, refs []events.TopicRef, r
 		resp.Topics = append(resp.Topics, row)
 	}
 	return resp
+}
+
+// askRows asks the loop for n rows, which have to be answered while the request's
+// own time lasts; after it row i is late(i).
+func askRows[T any](ctx context.Context, e *Endpoint, timeoutMillis int32, n int, late func(i int) T, build func(reply func([]T)) events.Event) ([]T, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	bounded, cancel := timeoutContext(ctx, timeoutMillis)
+	defer cancel()
+	rows, err := ask(bounded, e, e.clients, build)
+	if timedOut(ctx, err) {
+		rows = make([]T, n)
+		for i := range rows {
+			rows[i] = late(i)
+		}
+		return rows, nil
+	}
+	return rows, oneEach(err, n, len(rows))
 }
 
 // settleRefused puts the right reason to the rows that this package refused:
