@@ -33,13 +33,15 @@ func (c *Controller) onCreateTopics(ctx context.Context, e events.CreateTopics) 
 	rows := make([]events.NewTopicResult, len(e.Topics))
 	names := c.collisions()
 	var planned []plannedTopic
+	total := 0
 	for i, t := range e.Topics {
 		rows[i] = events.NewTopicResult{Partitions: -1, ReplicationFactor: -1}
-		node, failure := c.planTopic(t, names)
+		node, failure := c.planTopic(t, names, maxPartitions-total)
 		if failure.Error != kafka.NoError {
 			rows[i].RowError = failure
 			continue
 		}
+		total += len(node.Partitions)
 		planned = append(planned, plannedTopic{row: i, name: t.Name, node: node, config: t.Configs})
 	}
 	planned, err := c.checkAbsent(ctx, planned, rows, e.ValidateOnly)
@@ -86,7 +88,7 @@ func (c *Controller) collisions() func(string) (string, bool) {
 }
 
 // planTopic runs the checks that need no reading, in the original's order.
-func (c *Controller) planTopic(t events.NewTopic, collides func(string) (string, bool)) (zkpaths.Topic, events.RowError) {
+func (c *Controller) planTopic(t events.NewTopic, collides func(string) (string, bool), room int) (zkpaths.Topic, events.RowError) {
 	node := zkpaths.Topic{Version: c.policy.TopicVersion()}
 	if c.state.Queued(t.Name) {
 		return node, rowError(kafka.TopicAlreadyExists, "topic %q is marked for deletion", t.Name)
@@ -95,7 +97,7 @@ func (c *Controller) planTopic(t events.NewTopic, collides func(string) (string,
 		return node, rowError(kafka.TopicAlreadyExists, "topic %q exists already", t.Name)
 	}
 	if t.Assignment == nil {
-		if failure := c.assignTopic(&node, t); failure.Error != kafka.NoError {
+		if failure := c.assignTopic(&node, t, room); failure.Error != kafka.NoError {
 			return node, failure
 		}
 	}
@@ -119,8 +121,32 @@ func (c *Controller) planTopic(t events.NewTopic, collides func(string) (string,
 	return node, events.RowError{}
 }
 
+// maxPartitions is how many partitions one request may ask us to place; each
+// costs memory here long before ZooKeeper sees any.
+const maxPartitions = 200_000
+
+// tooMany tells why a topic cannot have so many partitions, or "": all of them
+// stand in one znode, and ZooKeeper takes no more than 1 MiB at once. It is asked
+// before replicas are placed, so that a number alone costs nothing. crowded: the
+// request has too many as it is.
+func tooMany(partitions, factor int32, crowded bool) string {
+	if crowded {
+		return fmt.Sprintf("more than %d partitions in one request; ask for them in several", maxPartitions)
+	}
+	const maxRequest = 1<<20 - 1
+	// "0":[1,2], is the least for a partition; numbers get longer.
+	size := int64(partitions) * (6 + 2*int64(factor))
+	for n := int64(10); n < int64(partitions); n *= 10 {
+		size += int64(partitions) - n
+	}
+	if size <= maxRequest {
+		return ""
+	}
+	return fmt.Sprintf("%d partitions of %d replicas do not fit into the topic's znode: at least %d bytes of at most %d", partitions, factor, size, maxRequest)
+}
+
 // assignTopic places the replicas of a new topic on live brokers.
-func (c *Controller) assignTopic(node *zkpaths.Topic, t events.NewTopic) events.RowError {
+func (c *Controller) assignTopic(node *zkpaths.Topic, t events.NewTopic, room int) events.RowError {
 	partitions, factor := t.Partitions, t.ReplicationFactor
 	if partitions == -1 {
 		partitions = c.opts.DefaultPartitions
@@ -136,6 +162,9 @@ func (c *Controller) assignTopic(node *zkpaths.Topic, t events.NewTopic) events.
 		return rowError(kafka.InvalidReplicationFactor, "the replication factor must be above 0, not %d", factor)
 	case int(factor) > len(live):
 		return rowError(kafka.InvalidReplicationFactor, "replication factor %d is above the number of live brokers, %d", factor, len(live))
+	}
+	if reason := tooMany(partitions, int32(factor), int(partitions) > room); reason != "" {
+		return rowError(kafka.InvalidPartitions, "%s", reason)
 	}
 	a, err := reassign.AutoAssign(live, int(partitions), int(factor), c.opts.Rand(len(live)), c.opts.Rand(len(live)), 0)
 	if err != nil {
@@ -278,9 +307,11 @@ func (c *Controller) onCreatePartitions(ctx context.Context, e events.CreatePart
 	extra := map[*statemachine.Topic][]zkpaths.PartitionAssignment{}
 	row := map[*statemachine.Topic]int{}
 	var topics []*statemachine.Topic
+	total := 0
 	for i, req := range e.Topics {
 		t := c.state.Topic(req.Topic)
-		more, failure := c.planPartitions(t, req)
+		more, failure := c.planPartitions(t, req, maxPartitions-total)
+		total += len(more)
 		if rows[i].RowError = failure; failure.Error != kafka.NoError || e.ValidateOnly {
 			continue
 		}
@@ -303,7 +334,7 @@ func (c *Controller) onCreatePartitions(ctx context.Context, e events.CreatePart
 }
 
 // planPartitions runs the checks in the original's order and assigns replicas.
-func (c *Controller) planPartitions(t *statemachine.Topic, req events.MorePartitions) ([]zkpaths.PartitionAssignment, events.RowError) {
+func (c *Controller) planPartitions(t *statemachine.Topic, req events.MorePartitions, room int) ([]zkpaths.PartitionAssignment, events.RowError) {
 	if c.state.Queued(req.Topic) {
 		return nil, rowError(kafka.InvalidTopicException, "topic %q is being deleted", req.Topic)
 	}
@@ -330,6 +361,9 @@ func (c *Controller) planPartitions(t *statemachine.Topic, req events.MorePartit
 	factor := len(first.Assignment.Replicas)
 	if req.Assignment != nil {
 		return c.givenPartitions(req, present, factor)
+	}
+	if reason := tooMany(req.Count, int32(factor), int(req.Count-present) > room); reason != "" {
+		return nil, rowError(kafka.InvalidPartitions, "%s", reason)
 	}
 	brokers := c.racks(c.state.Brokers())
 	start := max(0, slices.IndexFunc(brokers, func(b reassign.BrokerRack) bool { return b.ID >= first.Assignment.Replicas[0] }))

@@ -62,12 +62,19 @@ func (p *peer) serve(ctx context.Context) {
 	}
 	var c *complaint
 	if errors.As(err, &c) && ctx.Err() == nil {
+		more, tell := p.s.faults.note(p.nc.RemoteAddr(), c, time.Now())
+		if !tell {
+			return
+		}
 		fields := logrus.Fields{"listener": p.nc.LocalAddr().String(), "remote": p.nc.RemoteAddr().String()}
 		if c.key >= 0 {
 			fields["key"], fields["version"] = c.key, c.version
 		}
 		if c.err != nil {
 			fields["error"] = c.err
+		}
+		if more > 0 {
+			fields["repeated"] = more
 		}
 		p.s.o.Log.WithFields(fields).Warn("connection closed: " + c.reason)
 	}

@@ -82,6 +82,7 @@ type Server struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	closed bool
+	faults faults
 	full   bool // the limit was reported
 }
 

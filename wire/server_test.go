@@ -252,6 +252,9 @@ func TestGarbage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			hook.Reset()
+			s.faults.mu.Lock()
+			s.faults.told = nil // or the like would not be told again
+			s.faults.mu.Unlock()
 			nc := rawDial(t, s)
 			nc.Write(c.bytes)
 			if !c.hurry {
