@@ -315,7 +315,8 @@ func (s *Session) track(n int) bool {
 	return !s.ended
 }
 
-// end makes the session over; true for the first caller.
+// end makes the session over; true for the first caller. One that is closed lets
+// nothing new in from now on, and is over when Close has closed over.
 func (s *Session) end(st State) bool {
 	if !s.setEnded(st) {
 		return false
@@ -341,8 +342,8 @@ func (s *Session) setEnded(st State) bool {
 		s.stats.expiries.Add(1)
 		close(s.expired)
 		s.cancel()
+		close(s.over)
 	}
-	close(s.over)
 	return true
 }
 
@@ -476,6 +477,7 @@ func (s *Session) Close(ctx context.Context) error {
 		} else {
 			s.cancel()
 		}
+		close(s.over)
 		s.bulk.close(up)
 		s.wg.Add(1)
 		go func() { defer s.wg.Done(); s.conn.Close() }()
@@ -498,8 +500,9 @@ func (s *Session) Close(ctx context.Context) error {
 
 const closePatience = 3 * time.Second
 
-// drain waits a moment for the requests in flight: the library fails them at
-// its Close even if the server executes them.
+// drain waits a moment for the requests in flight, so that their callers get
+// the answers: the library fails them at its Close even if the server executes
+// them (spec/zookeeper.md §1.3, 16).
 func (s *Session) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

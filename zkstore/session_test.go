@@ -14,6 +14,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/internal/real"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 	"github.com/zkcontroller/zkcontroller/zkstore"
+	"github.com/zkcontroller/zkcontroller/zkwire"
 	"go.uber.org/goleak"
 )
 
@@ -228,5 +229,38 @@ func TestClose(t *testing.T) {
 	dump, err := real.FourLetterWord(z.Addr(), "dump")
 	if err != nil || strings.Contains(dump, "mine-") {
 		t.Fatalf("the ephemeral node outlived Close: %v %s", err, dump)
+	}
+}
+
+// A write that is under way when Close is called gets its answer.
+func TestCloseAwaitsAnswers(t *testing.T) {
+	p := newTamper(t, shared.Get(t).Addr())
+	s := open(t, zkstore.Options{Servers: []string{p.addr()}, Chroot: chroot(t)}, nil)
+	executed, release := make(chan struct{}), make(chan struct{})
+	p.onReply(func(_ *relay, op int32, h zkwire.ReplyHeader, body []byte) (zkwire.ReplyHeader, []byte) {
+		if op == zkwire.OpMulti {
+			close(executed)
+			<-release
+		}
+		return h, body
+	})
+	type result struct {
+		outs []zkpaths.Outcome
+		err  error
+	}
+	done, closed := make(chan result, 1), make(chan error, 1)
+	go func() {
+		outs, err := s.Write(t.Context(), zkpaths.Unfenced, []zkpaths.Write{create("/a", "1")})
+		done <- result{outs, err}
+	}()
+	<-executed
+	go func() { closed <- s.Close(context.Background()) }()
+	awaitState(t, s, zkstore.Closed)
+	close(release)
+	if r := <-done; r.err != nil || !r.outs[0].OK() {
+		t.Errorf("%+v, %v: it was applied, and the answer was on its way", r.outs, r.err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }
