@@ -52,7 +52,8 @@ type Dispatcher struct {
 	mu       sync.Mutex
 	closed   bool
 	channels map[kafka.BrokerID]*channel
-	gone     Counters // of removed channels
+	leaving  map[kafka.BrokerID]<-chan struct{} // closed when a removed channel's sender has ended
+	gone     Counters                           // of removed channels
 }
 
 // New makes a Dispatcher without channels.
@@ -70,7 +71,7 @@ func New(o Options) *Dispatcher {
 		quiet.SetLevel(logrus.PanicLevel)
 		o.Log = quiet
 	}
-	return &Dispatcher{o: o, ours: versionsFor(o.Version), channels: map[kafka.BrokerID]*channel{}}
+	return &Dispatcher{o: o, ours: versionsFor(o.Version), channels: map[kafka.BrokerID]*channel{}, leaving: map[kafka.BrokerID]<-chan struct{}{}}
 }
 
 // Add opens a broker's channel and starts connecting. The same id with another
@@ -82,15 +83,15 @@ func (d *Dispatcher) Add(b kafka.Broker) {
 	if d.closed {
 		return
 	}
-	var before <-chan struct{}
 	if old := d.channels[b.ID]; old != nil {
 		if old.epoch == b.Epoch {
 			old.move(b)
 			return
 		}
 		d.drop(old, "replaced: the broker registered again")
-		before = old.done
 	}
+	before := d.leaving[b.ID]
+	delete(d.leaving, b.ID)
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &channel{d: d, id: b.ID, epoch: b.Epoch, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: d.o.Log.WithField("broker", int32(b.ID)), broker: b, coalesceAt: coalesceAbove}
@@ -138,6 +139,7 @@ func (d *Dispatcher) Close() {
 // drop stops a channel; d.mu is held.
 func (d *Dispatcher) drop(c *channel, why string) {
 	delete(d.channels, c.id)
+	d.leaving[c.id] = c.done
 	waiting, counters := c.stop()
 	d.gone.add(counters)
 	c.log.WithField("waiting", waiting).Info("channel to broker " + why)

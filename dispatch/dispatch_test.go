@@ -1,7 +1,11 @@
 package dispatch
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -68,4 +72,36 @@ func TestBatch(t *testing.T) {
 			t.Errorf("event (-want +got):\n%s", diff)
 		}
 	}
+}
+
+// The channel of a broker that was removed and added again, as one that
+// registered anew is, waits until the old one has let go of its connection.
+func TestAddedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		var dials atomic.Int32
+		d := New(Options{Put: func(events.Event) {}, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if dials.Add(1) == 1 {
+				<-hold // and be it longer than ctx
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		b := kafka.Broker{ID: 1, Epoch: 10, Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: 1}}}
+		d.Add(b)
+		synctest.Wait()
+		d.Remove(1)
+		b.Epoch = 11
+		d.Add(b)
+		synctest.Wait()
+		if n := dials.Load(); n != 1 {
+			t.Errorf("%d connections, the old one is not over", n)
+		}
+		close(hold)
+		synctest.Wait()
+		if n := dials.Load(); n != 2 {
+			t.Errorf("%d connections, want another one", n)
+		}
+		d.Close()
+	})
 }
