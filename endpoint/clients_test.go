@@ -315,3 +315,32 @@ func TestClientsThatLeave(t *testing.T) {
 	clients.Wait()
 	ev.Reply(kafka.NoError, nil) // to nobody
 }
+
+// A mounted endpoint that was closed hangs up, whoever still passes requests on.
+func TestMountedAndClosed(t *testing.T) {
+	l := newSmallLoop()
+	l.start(t)
+	e := Mount(Options{ID: selfID, Listener: "PLAINTEXT", Loop: l})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := wire.Serve(ln, e, wire.ServerOptions{Table: e.Table()})
+	t.Cleanup(s.Close)
+	ask := func() error {
+		c, err := wire.Dial(t.Context(), s.Addr().String(), wire.DialOptions{ClientID: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.Request(t.Context(), withVersion(kmsg.NewPtrMetadataRequest(), 9))
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Errorf("mounted: %v", err)
+	}
+	e.Close()
+	if err := ask(); !errors.Is(err, io.EOF) {
+		t.Errorf("closed: %v", err)
+	}
+}

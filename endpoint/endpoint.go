@@ -79,7 +79,10 @@ type Endpoint struct {
 	log       logrus.FieldLogger
 	served    []api // by key, ascending
 	server    *wire.Server
-	handlers  sync.WaitGroup
+
+	mu       sync.Mutex // guards closed, and handlers against Close
+	closed   bool
+	handlers sync.WaitGroup
 
 	clients, brokers lane
 	whole            lane // descriptions of all topics
@@ -140,13 +143,23 @@ func (e *Endpoint) Close() {
 	if e.server != nil {
 		e.server.Close()
 	}
+	e.mu.Lock()
+	e.closed = true // another server may still pass requests on
+	e.mu.Unlock()
 	e.handlers.Wait()
 }
 
 // Handle is wire.Handler's. It answers one request on a goroutine of its own, so
 // that the server meanwhile sees the client go away and ends ctx.
 func (e *Endpoint) Handle(ctx context.Context, r *wire.Request) {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		r.Hangup()
+		return
+	}
 	e.handlers.Add(1)
+	e.mu.Unlock()
 	go func() {
 		defer e.handlers.Done()
 		resp, err := e.answer(ctx, r.Kafka)
