@@ -23,7 +23,8 @@ func brokerCommand() *cobra.Command {
 		Use: "broker", Short: "Be one or many emulated brokers", Args: cobra.NoArgs,
 		Long: `Emulated brokers register in ZooKeeper, obey a controller and report ISR changes as brokers of the chosen
 release do; they keep no records. With --ids many run in one process on loopback, by default with the manners of 2.4 to
-2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of 3.9.
+2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of 3.9; with
+--controller it also takes part in the election of a controller under its id, as every real broker does.
 SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	}
 	f := cmd.Flags()
@@ -33,6 +34,8 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	profile := f.String("profile", "2.6", "release whose manners the brokers have, or A (2.3), B (2.6), C (3.9)")
 	keyFlag(f, "rack", "broker.rack", "rack of all brokers")
 	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes")
+	controller := f.Bool("controller", false, "be a candidate for the controller, too (with a configuration)")
+	record := f.String("record", "", "with --controller: append a record of every event to this file, one JSON object a line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, log, err := loadConfig(cmd)
 		if err != nil {
@@ -46,6 +49,10 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		switch {
 		case *idList != "" && c.Given("broker.id"):
 			return usageError("--ids and broker.id: give one")
+		case *idList != "" && *controller:
+			return usageError("--controller goes with --config: many brokers in one process would be many candidates; run the controller beside them (zkcontroller run)")
+		case *record != "" && !*controller:
+			return usageError("--record goes with --controller")
 		case *idList != "":
 			all, err = plansOfIDs(*idList, *portBase, *profile, c)
 			patience = idsPatience
@@ -57,7 +64,8 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		if err != nil {
 			return err
 		}
-		return runBrokers(cmd.Context(), c, log, all, patience)
+		run := brokerRun{config: c, log: log, patience: patience, controller: *controller, record: *record}
+		return run.brokers(cmd.Context(), all)
 	}
 	cmd.AddCommand(brokerFaultCommand())
 	return cmd
@@ -183,11 +191,20 @@ func parseIDs(list string) ([]kafka.BrokerID, error) {
 	return ids, nil
 }
 
-// runBrokers runs all of them until each has ended. One that fails leaves the
+// brokerRun is one process of emulated brokers.
+type brokerRun struct {
+	config     *config.Config
+	log        *logrus.Logger
+	patience   time.Duration // for brokers that leave; 0 has no limit
+	controller bool          // the one broker is a candidate, too
+	record     string
+}
+
+// brokers runs all of them until each has ended. One that fails leaves the
 // others alone; a signal asks all to leave in good order, and those that have
 // not left after patience end like crashed ones.
-func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all []brokerPlan, patience time.Duration) error {
-	host := brokers.NewHost(log)
+func (r brokerRun) brokers(ctx context.Context, all []brokerPlan) error {
+	host := brokers.NewHost(r.log)
 	var running []*emulated
 	defer func() {
 		for _, e := range running {
@@ -195,12 +212,15 @@ func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all [
 		}
 	}()
 	for _, p := range all {
-		e, err := newEmulated(ctx, c, log, p)
+		e, err := newEmulated(ctx, r.config, r.log, p)
 		if e != nil {
 			running = append(running, e)
 		}
 		if err == nil {
 			err = e.join(host)
+		}
+		if err == nil && r.controller {
+			e.candidate, err = newCandidate(ctx, r.config, r.log, r.record)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -209,7 +229,11 @@ func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all [
 			return fmt.Errorf("broker %d: %w", p.options.ID, err)
 		}
 	}
-	stopAdmin, err := serveBrokerAdmin(c.Admin, host, log)
+	var candidate *candidate // of the one broker
+	if r.controller {
+		candidate = running[0].candidate
+	}
+	stopAdmin, err := serveBrokerAdmin(r.config.Admin, host, candidate, r.log)
 	if err != nil {
 		return err
 	}
@@ -217,13 +241,21 @@ func runBrokers(ctx context.Context, c *config.Config, log *logrus.Logger, all [
 	for _, e := range running {
 		e.watchSession()
 	}
+	if r.controller {
+		id := running[0].node.ID()
+		candidate.run(ctx, func(ctx context.Context) bool {
+			s, err := snapshot(ctx, host, id)
+			return err == nil && s.Registered
+		})
+	}
 	// The brokers outlive ctx: they leave in good order.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	stop := context.AfterFunc(ctx, func() {
+		candidate.leave()
 		host.Stop()
-		if patience > 0 {
-			time.AfterFunc(patience, end)
+		if r.patience > 0 {
+			time.AfterFunc(r.patience, end)
 		}
 	})
 	defer stop()

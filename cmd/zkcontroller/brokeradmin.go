@@ -20,8 +20,9 @@ import (
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
-// serveBrokerAdmin serves faults beside metrics and probes of emulated brokers.
-func serveBrokerAdmin(address string, host *brokers.Host, log logrus.FieldLogger) (func(), error) {
+// serveBrokerAdmin serves faults beside metrics and probes of emulated brokers,
+// and of the controller that one of them may be.
+func serveBrokerAdmin(address string, host *brokers.Host, c *candidate, log logrus.FieldLogger) (func(), error) {
 	ready := func(ctx context.Context) error {
 		for _, n := range host.Nodes() {
 			s, err := snapshot(ctx, host, n.ID())
@@ -32,10 +33,29 @@ func serveBrokerAdmin(address string, host *brokers.Host, log logrus.FieldLogger
 				return fmt.Errorf("broker %d is not registered", n.ID())
 			}
 		}
+		if c != nil {
+			return c.metrics.ready(ctx)
+		}
 		return nil
 	}
-	return serveHTTP(address, log, brokerMetrics{host}, probes{live: func(context.Context) error { return nil }, ready: ready},
-		map[string]http.HandlerFunc{"POST /fault": faultHandler(host)})
+	metrics, live := prometheus.Collector(brokerMetrics{host}), func(context.Context) error { return nil }
+	if c != nil {
+		metrics, live = together{metrics, c.metrics}, c.live
+	}
+	return serveHTTP(address, log, metrics, probes{live: live, ready: ready}, map[string]http.HandlerFunc{"POST /fault": faultHandler(host)})
+}
+
+// together is several collectors as one, whose set of metrics may change.
+type together []prometheus.Collector
+
+// Describe sends nothing, which tells that.
+func (together) Describe(chan<- *prometheus.Desc) {}
+
+// Collect is prometheus.Collector's.
+func (t together) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range t {
+		c.Collect(ch)
+	}
 }
 
 func snapshot(ctx context.Context, host *brokers.Host, id kafka.BrokerID) (*brokers.Snapshot, error) {

@@ -19,20 +19,30 @@ import (
 	"github.com/zkcontroller/zkcontroller/wire"
 )
 
-// brokerTable is what a broker of some release offers.
-func brokerTable(o brokers.Options) []wire.APIVersion {
+// brokerTable is what a broker of some release offers; one that may be the
+// controller offers what that one does besides.
+func brokerTable(o brokers.Options, controller *endpoint.Endpoint) []wire.APIVersion {
 	var table []wire.APIVersion
 	for _, r := range brokers.APIVersions(o) {
 		table = append(table, wire.APIVersion{Key: r.Key, VersionRange: kafka.VersionRange{Min: r.Min, Max: r.Max}})
+	}
+	if controller == nil {
+		return table
+	}
+	for _, row := range controller.Table() {
+		if !slices.ContainsFunc(table, func(v wire.APIVersion) bool { return v.Key == row.Key }) {
+			table = append(table, row)
+		}
 	}
 	return table
 }
 
 // brokerHandler answers the requests of one listener of an emulated broker.
 type brokerHandler struct {
-	node      *brokers.Node
-	listener  string
-	clusterID func(context.Context) string
+	node       *brokers.Node
+	listener   string
+	clusterID  func(context.Context) string
+	controller *endpoint.Endpoint // nil: only a broker
 }
 
 // Handle is wire.Handler's.
@@ -54,6 +64,10 @@ func (h brokerHandler) Handle(ctx context.Context, r *wire.Request) {
 	case *kmsg.DescribeClusterRequest:
 		resp, err = endpoint.AnswerDescribeCluster(ctx, req, h.listener, h.look)
 	default:
+		if h.controller != nil {
+			h.controller.Handle(ctx, r)
+			return
+		}
 		err = fmt.Errorf("a %T is not served", req)
 	}
 	if err != nil {

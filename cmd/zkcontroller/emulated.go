@@ -20,14 +20,16 @@ import (
 // emulated is the process around one emulated broker: its ports, its ZooKeeper
 // session, its way to the controller.
 type emulated struct {
-	plan  brokerPlan
-	zk    zkstore.Options
-	log   logrus.FieldLogger
-	node  *brokers.Node
-	link  *controllerLink
-	ctx   context.Context // ends with close; sessions are opened under it
-	stop  context.CancelFunc
-	tasks sync.WaitGroup
+	plan brokerPlan
+	zk   zkstore.Options
+	log  logrus.FieldLogger
+	node *brokers.Node
+	link *controllerLink
+	// candidate is the controller part; nil: only a broker.
+	candidate *candidate
+	ctx       context.Context // ends with close; sessions are opened under it
+	stop      context.CancelFunc
+	tasks     sync.WaitGroup
 
 	cluster atomic.Pointer[string] // /cluster/id, once it was read
 
@@ -96,6 +98,7 @@ func (e *emulated) close() {
 	e.session = nil
 	e.mu.Unlock()
 	_ = e.Listen(false)
+	e.candidate.stop()
 	if s != nil {
 		e.end(s)
 	}
@@ -232,8 +235,8 @@ func (e *emulated) Listen(open bool) error {
 		}
 	}
 	for i, ln := range lns {
-		h := brokerHandler{e.node, e.plan.bind[i].Name, e.clusterID}
-		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: brokerTable(e.node.Options()), Log: e.log})})
+		h := brokerHandler{e.node, e.plan.bind[i].Name, e.clusterID, e.candidate.port()}
+		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: brokerTable(e.node.Options(), h.controller), Log: e.log})})
 	}
 	return nil
 }
@@ -241,13 +244,17 @@ func (e *emulated) Listen(open bool) error {
 // OpenSession begins a session in the background; the store waits for it.
 func (e *emulated) OpenSession() error {
 	e.tasks.Go(func() { e.reopen(false) })
+	e.candidate.follow((*candidate).restart)
 	return nil
 }
 
 // CloseSession ends the session; its registration goes at once.
 func (e *emulated) CloseSession() {
 	if s := e.take(); s != nil {
-		e.end(s)
+		e.tasks.Go(func() {
+			e.candidate.depart()
+			e.end(s)
+		})
 	}
 }
 
@@ -258,6 +265,7 @@ func (e *emulated) AbandonSession() {
 		s.line.sever()
 		e.end(s)
 	}
+	e.candidate.follow((*candidate).crash)
 }
 
 // ExpireSession ends the session and opens another. Closing it makes its
@@ -267,6 +275,7 @@ func (e *emulated) ExpireSession() {
 	if s == nil {
 		return
 	}
+	e.candidate.follow((*candidate).expire)
 	e.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()

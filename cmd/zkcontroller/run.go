@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,8 +61,12 @@ give the role back; the second one ends at once.`,
 
 // process is one running controller with all its edges.
 type process struct {
-	config *config.Config
-	log    *logrus.Logger
+	config   *config.Config
+	log      *logrus.Logger
+	isBroker bool                                                                 // a broker of the same id is in the same process, and shows itself
+	dialer   func(ctx context.Context, network, address string) (net.Conn, error) // nil: the usual one
+	orders   chan func(context.Context)                                           // from a broker in the same process; nil: there is none
+	down     bool                                                                 // by such an order: no session, nothing to do
 
 	version    kafka.ProtocolVersion
 	store      zkstore.Options
@@ -70,6 +75,7 @@ type process struct {
 	dispatcher *dispatch.Dispatcher
 	session    atomic.Pointer[zkstore.Session]
 	timers     timers
+	producers  *producerIDs
 
 	mu   sync.Mutex
 	past zkstore.Stats // sums of the sessions that are over
@@ -104,59 +110,27 @@ func sumStats(past, now zkstore.Stats) zkstore.Stats {
 
 // Times that together stay under the five seconds a process may take to leave.
 const (
-	handBackPatience  = 2500 * time.Millisecond
+	handBackPatience  = 2000 * time.Millisecond
 	lastEventPatience = 300 * time.Millisecond
-	closePatience     = 1500 * time.Millisecond
+	closePatience     = 1000 * time.Millisecond
 )
 
-func (p *process) run(ctx context.Context, recordFile string) (err error) {
-	if p.version, err = protocolVersion(p.config); err != nil {
-		return err
-	}
-	if p.store, err = storeOptions(p.config, p.log); err != nil {
-		return err
-	}
+func (p *process) run(ctx context.Context, recordFile string) error {
 	bound, err := bindListeners(p.config, p.log)
 	if err != nil {
 		return err
 	}
 	defer bound.closeUnserved()
-	recorder, err := openRecorder(recordFile, p.log)
+	end, err := p.assemble(ctx, recordFile, bound.advertised)
+	defer end()
 	if err != nil {
-		return err
-	}
-	defer recorder.close()
-
-	p.queue = controller.NewQueue(nil)
-	session, err := p.dial(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return withCode(3, fmt.Errorf("reach ZooKeeper %s: %w", p.config.ZooKeeperConnect, err))
-	}
-	defer func() { p.closeSession(p.session.Load()) }()
-	if err := p.refuseTakenID(ctx, session); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && exitCode(err) != 2 {
 			return nil
 		}
 		return err
 	}
-
-	p.timers.queue = p.queue
-	defer p.timers.stopAll()
-	checks := newVersionChecks(p.version, p.controlListener(), p.log)
-	defer checks.close()
-	p.dispatcher = dispatch.New(dispatch.Options{ControllerID: kafka.BrokerID(p.config.BrokerID), Version: p.version,
-		Listener: p.controlListener(), FailuresOnly: true, Put: p.queue.Put, Log: p.log})
-	defer p.dispatcher.Close()
-	p.controller = controller.New(p.options(bound.advertised), session, checkedChannels{p.dispatcher, checks}, &p.timers, p.queue, p.log)
-	recorder.attach(p.controller)
-
-	producers := newProducerIDs(kafka.BrokerID(p.config.BrokerID), func() znodes { return p.session.Load() })
 	for _, l := range bound.take() {
-		e := endpoint.Serve(l.Listener, endpoint.Options{ID: kafka.BrokerID(p.config.BrokerID), Listener: l.name,
-			Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: producers, Log: p.log})
+		e := endpoint.Serve(l.Listener, p.endpointOptions(l.name))
 		defer e.Close()
 		p.log.WithFields(logrus.Fields{"listener": l.name, "address": e.Addr().String()}).Info("listening")
 	}
@@ -168,6 +142,56 @@ func (p *process) run(ctx context.Context, recordFile string) (err error) {
 	return p.control(ctx)
 }
 
+// assemble makes all parts but ports, and a session. end is what to call when
+// control has returned, or when there was an error.
+func (p *process) assemble(ctx context.Context, recordFile string, advertised []kafka.Endpoint) (end func(), err error) {
+	var ends []func()
+	end = func() {
+		for _, f := range slices.Backward(ends) {
+			f()
+		}
+	}
+	if p.version, err = protocolVersion(p.config); err != nil {
+		return end, err
+	}
+	if p.store, err = storeOptions(p.config, p.log); err != nil {
+		return end, err
+	}
+	p.store.Dialer = p.dialer
+	recorder, err := openRecorder(recordFile, p.log)
+	if err != nil {
+		return end, err
+	}
+	ends = append(ends, recorder.close)
+
+	p.queue = controller.NewQueue(nil)
+	session, err := p.dial(ctx)
+	if err != nil {
+		return end, withCode(3, fmt.Errorf("reach ZooKeeper %s: %w", p.config.ZooKeeperConnect, err))
+	}
+	ends = append(ends, func() { p.closeSession(p.session.Load()) })
+	if !p.isBroker {
+		if err := p.refuseTakenID(ctx, session); err != nil {
+			return end, err
+		}
+	}
+
+	p.timers.queue = p.queue
+	checks := newVersionChecks(p.version, p.controlListener(), p.log)
+	p.dispatcher = dispatch.New(dispatch.Options{ControllerID: kafka.BrokerID(p.config.BrokerID), Version: p.version,
+		Listener: p.controlListener(), FailuresOnly: true, Put: p.queue.Put, Log: p.log})
+	ends = append(ends, p.timers.stopAll, checks.close, p.dispatcher.Close)
+	p.controller = controller.New(p.options(advertised), session, checkedChannels{p.dispatcher, checks}, &p.timers, p.queue, p.log)
+	recorder.attach(p.controller)
+	p.producers = newProducerIDs(kafka.BrokerID(p.config.BrokerID), func() znodes { return p.session.Load() })
+	return end, nil
+}
+
+func (p *process) endpointOptions(listener string) endpoint.Options {
+	return endpoint.Options{ID: kafka.BrokerID(p.config.BrokerID), Listener: listener,
+		Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: p.producers, Log: p.log}
+}
+
 // control runs the loop and renews the session until ctx ends; then it leaves.
 func (p *process) control(ctx context.Context) error {
 	// The loop outlives ctx: leaving is an event like any other.
@@ -175,11 +199,19 @@ func (p *process) control(ctx context.Context) error {
 	defer stopLoop()
 	var loop sync.WaitGroup
 	loop.Go(func() { p.controller.Run(loopCtx, p.queue) })
-	p.queue.Put(events.Startup{})
+	if p.orders == nil {
+		p.queue.Put(events.Startup{})
+	}
 	for ctx.Err() == nil {
+		var expired <-chan struct{}
+		if !p.down {
+			expired = p.session.Load().Expired()
+		}
 		select {
 		case <-ctx.Done():
-		case <-p.session.Load().Expired():
+		case order := <-p.orders:
+			order(ctx)
+		case <-expired:
 			p.renew(ctx)
 		}
 	}
@@ -230,12 +262,17 @@ func (p *process) renew(ctx context.Context) {
 		return
 	}
 	p.closeSession(p.session.Load())
+	if p.redial(ctx) {
+		p.queue.Put(events.Startup{})
+	}
+}
+
+// redial tries until the loop has another session, or ctx ends.
+func (p *process) redial(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		session, err := p.dial(ctx)
 		if err == nil {
-			p.between(ctx, func() { p.controller.SetStore(session) })
-			p.queue.Put(events.Startup{})
-			return
+			return p.between(ctx, func() { p.controller.SetStore(session) })
 		}
 		p.log.WithError(err).Warn("no new ZooKeeper session yet")
 		select {
@@ -243,6 +280,7 @@ func (p *process) renew(ctx context.Context) {
 		case <-time.After(time.Second):
 		}
 	}
+	return false
 }
 
 func (p *process) dial(ctx context.Context) (*zkstore.Session, error) {

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/zkcontroller/zkcontroller/config"
+	"github.com/zkcontroller/zkcontroller/endpoint"
+	"github.com/zkcontroller/zkcontroller/events"
+)
+
+// candidate is the controller part of a broker's process. Like a real broker of
+// ZooKeeper mode it takes part in the election under the broker's id, is asked
+// on the broker's port, and sends control requests to its own broker as to any
+// other. It has a ZooKeeper session of its own, which goes when the broker's
+// goes. A nil candidate is that of a broker that is only one: it does nothing.
+type candidate struct {
+	process
+	mounted    *endpoint.Endpoint
+	metrics    *controllerMetrics
+	registered func(context.Context) bool // tells whether the broker is; it takes part only then, as Kafka's do
+
+	line    atomic.Pointer[severable] // of the session in use
+	leaving atomic.Bool               // the broker's next end is that of the process
+	end     func()                    // what assemble left
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when control has returned
+	stopped sync.Once
+}
+
+// newCandidate makes the parts and a session; run makes it take part.
+func newCandidate(ctx context.Context, c *config.Config, log *logrus.Logger, record string) (*candidate, error) {
+	cand := &candidate{process: process{config: c, log: log, isBroker: true, orders: make(chan func(context.Context), 64)}, ended: make(chan struct{})}
+	cand.newLine()
+	cand.dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return cand.line.Load().dial(ctx, network, address)
+	}
+	end, err := cand.assemble(ctx, record, nil)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	cand.end = end
+	cand.mounted = endpoint.Mount(cand.endpointOptions(cand.controlListener()))
+	cand.metrics = &controllerMetrics{p: &cand.process}
+	return cand, nil
+}
+
+func (c *candidate) newLine() { c.line.Store(&severable{conns: map[net.Conn]struct{}{}}) }
+
+// port is what answers the controller's requests, or nil.
+func (c *candidate) port() *endpoint.Endpoint {
+	if c == nil {
+		return nil
+	}
+	return c.mounted
+}
+
+// run takes part in elections, from the broker's registration on, until stop.
+func (c *candidate) run(ctx context.Context, registered func(context.Context) bool) {
+	c.registered = registered
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.order(c.enter)
+	go func() {
+		defer close(c.ended)
+		// control has no errors but those it has told.
+		_ = c.control(ctx)
+	}()
+}
+
+// stop gives /controller back, if it is ours, and ends the session.
+func (c *candidate) stop() {
+	if c == nil {
+		return
+	}
+	c.stopped.Do(func() {
+		if c.cancel != nil {
+			c.cancel()
+			<-c.ended
+		}
+		c.mounted.Close()
+		c.end()
+	})
+}
+
+// order asks for something between two events. It waits only behind very many others.
+func (c *candidate) order(f func(context.Context)) {
+	select {
+	case c.orders <- f:
+	case <-c.ended:
+	}
+}
+
+// enter lets the controller take part as soon as the broker is registered. A
+// later order comes first: it ends the broker.
+func (c *candidate) enter(ctx context.Context) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !c.registered(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if len(c.orders) > 0 {
+			return
+		}
+	}
+	c.queue.Put(events.Startup{})
+}
+
+// restart is the broker's restart.
+func (c *candidate) restart(ctx context.Context) {
+	if !c.down {
+		return
+	}
+	c.newLine()
+	if c.redial(ctx) {
+		c.down = false
+		c.enter(ctx)
+	}
+}
+
+// kill ends the controller's life with its session, and /controller with that.
+func (c *candidate) kill(ctx context.Context) {
+	if c.down {
+		return
+	}
+	c.down = true
+	c.dispatcher.Clear()
+	c.queue.ClearAndPut(events.Expire{})
+	if c.between(ctx, func() {}) {
+		c.closeSession(c.session.Load())
+	}
+}
+
+// crash is kill, but the session is left to its timeout.
+func (c *candidate) crash(ctx context.Context) {
+	c.line.Load().sever()
+	c.kill(ctx)
+}
+
+// expire replaces the session as if the server had ended it.
+func (c *candidate) expire(ctx context.Context) {
+	if !c.down {
+		c.renew(ctx)
+	}
+}
+
+// follow makes the controller part share what happens to the broker's session.
+// A nil candidate follows nothing.
+func (c *candidate) follow(what func(*candidate, context.Context)) {
+	if c != nil {
+		c.order(func(ctx context.Context) { what(c, ctx) })
+	}
+}
+
+// depart comes before the end of the broker's session in good order: that of a
+// killed broker, or of one that leaves for good.
+func (c *candidate) depart() {
+	switch {
+	case c == nil:
+	case c.leaving.Load():
+		c.stop()
+	default:
+		c.follow((*candidate).kill)
+	}
+}
+
+// leave says that the process is going: the broker's next end is the last one.
+func (c *candidate) leave() {
+	if c != nil {
+		c.leaving.Store(true)
+	}
+}
