@@ -324,7 +324,7 @@ func (b *bulk) giveUp(p *pipe) {
 
 // close ends the bulk connection for good, and its session if that can be done
 // at once.
-func (b *bulk) close(politely bool) {
+func (b *bulk) close(ctx context.Context, politely bool) {
 	b.mu.Lock()
 	b.closed = true
 	p := b.cur
@@ -334,9 +334,11 @@ func (b *bulk) close(politely bool) {
 		return
 	}
 	if politely {
-		late := time.AfterFunc(bulkClose, func() { p.conn.Close() })
+		ctx, cancel := context.WithTimeout(ctx, bulkClose)
+		stop := context.AfterFunc(ctx, func() { p.conn.Close() })
 		<-p.send(zkwire.OpCloseSession, nil).done
-		late.Stop()
+		stop()
+		cancel()
 	}
 	p.fail(net.ErrClosed)
 }

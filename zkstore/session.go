@@ -98,7 +98,9 @@ func Dial(ctx context.Context, opt Options, notify func(zkpaths.Notice)) (*Sessi
 	go func() { defer s.wg.Done(); s.queue.deliver(notify, s.over) }()
 
 	if err := s.establish(ctx); err != nil {
-		s.Close(context.WithoutCancel(ctx))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = s.Close(ctx) // there is no session whose end would matter
 		return nil, err
 	}
 	return s, nil
@@ -322,7 +324,7 @@ func (s *Session) end(st State) bool {
 		return false
 	}
 	if st == Expired {
-		s.bulk.close(false)
+		s.bulk.close(context.Background(), false)
 	}
 	return true
 }
@@ -476,9 +478,10 @@ func (s *Session) Close(ctx context.Context) error {
 			s.drain(ctx)
 		} else {
 			s.cancel()
+			s.link.drop() // nobody answers there
 		}
 		close(s.over)
-		s.bulk.close(up)
+		s.bulk.close(ctx, up)
 		s.wg.Add(1)
 		go func() { defer s.wg.Done(); s.conn.Close() }()
 		select {
