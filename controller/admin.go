@@ -472,13 +472,8 @@ func (c *Controller) refTopic(ref events.TopicRef) (*statemachine.Topic, kafka.E
 
 // onDescribe answers what clients' metadata requests need.
 func (c *Controller) onDescribe(ctx context.Context, e events.Describe) error {
-	out := events.Cluster{Controller: c.known}
-	id, err := c.readOne(ctx, zkpaths.GetData, zkpaths.ClusterID, false)
-	if err == nil && id.Code == zkpaths.OK {
-		if out.ID, err = zkpaths.DecodeClusterID(id.Data); c.report(err) {
-			err = nil
-		}
-	}
+	err := c.learnClusterID(ctx)
+	out := events.Cluster{ID: c.clusterID, Controller: c.known}
 	if err == nil && !c.active {
 		out.Brokers, err = c.readBrokersUnwatched(ctx)
 	}
@@ -487,6 +482,21 @@ func (c *Controller) onDescribe(ctx context.Context, e events.Describe) error {
 		out.Topics = c.describeTopics(e)
 	}
 	e.Reply(out)
+	return err
+}
+
+// learnClusterID reads /cluster/id until it is there; it never changes.
+func (c *Controller) learnClusterID(ctx context.Context) error {
+	if c.clusterID != "" {
+		return nil
+	}
+	n, err := c.readOne(ctx, zkpaths.GetData, zkpaths.ClusterID, false)
+	if err != nil || n.Code != zkpaths.OK {
+		return err
+	}
+	if c.clusterID, err = zkpaths.DecodeClusterID(n.Data); c.report(err) {
+		err = nil
+	}
 	return err
 }
 

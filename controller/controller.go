@@ -47,6 +47,7 @@ type Controller struct {
 	rec       *recorder
 	stats     counters
 	office    office
+	clusterID string // once it was read
 	features  finalized
 }
 

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/zkcontroller/zkcontroller/events"
@@ -313,9 +312,6 @@ func (c *Controller) isrsChanged(ctx context.Context, tps []kafka.TopicPartition
 	return nil
 }
 
-// producerBlock is how many producer ids a broker gets at once.
-const producerBlock = 1000
-
 // onAllocateProducerIDs hands out the next block (spec/controller.md §7.17).
 // The write is conditional but not fenced: old brokers write the node themselves.
 func (c *Controller) onAllocateProducerIDs(ctx context.Context, e events.AllocateProducerIDs) error {
@@ -336,7 +332,7 @@ func (c *Controller) onAllocateProducerIDs(ctx context.Context, e events.Allocat
 		}
 		return err
 	}
-	e.Reply(kafka.NoError, start, producerBlock)
+	e.Reply(kafka.NoError, start, zkpaths.ProducerBlockSize)
 	return nil
 }
 
@@ -346,33 +342,17 @@ func (c *Controller) nextProducerBlock(ctx context.Context, broker kafka.BrokerI
 		if err != nil {
 			return 0, err
 		}
-		w := zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.ProducerIDBlock, Version: n.Stat.Version}
-		start := int64(0)
-		switch n.Code {
-		case zkpaths.NoNode:
-			w.Op = zkpaths.Create
-		case zkpaths.OK:
-			last, present, err := zkpaths.DecodeProducerBlock(n.Data)
-			if err != nil {
-				return 0, err
-			}
-			if present {
-				if last.End > math.MaxInt64-producerBlock {
-					return 0, fmt.Errorf("%s: all producer ids are used up", zkpaths.ProducerIDBlock)
-				}
-				start = last.End + 1
-			}
-		default:
-			return 0, n.Error(zkpaths.ProducerIDBlock)
+		w, block, err := zkpaths.TakeProducerBlock(n, broker)
+		if err != nil {
+			return 0, err
 		}
-		w.Data = zkpaths.EncodeProducerBlock(zkpaths.ProducerBlock{Broker: broker, Start: start, End: start + producerBlock - 1})
 		out, err := c.store.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{w})
 		if err != nil {
 			return 0, err
 		}
 		c.rec.writes([]zkpaths.Write{w}, out)
 		if out[0].OK() {
-			return start, nil
+			return block.Start, nil
 		}
 		if out[0].Code != zkpaths.BadVersion && out[0].Code != zkpaths.NodeExists {
 			return 0, out[0].Error(w.Path)
