@@ -125,24 +125,13 @@ func (c *Controller) planTopic(t events.NewTopic, collides func(string) (string,
 // costs memory here long before ZooKeeper sees any.
 const maxPartitions = 200_000
 
-// tooMany tells why a topic cannot have so many partitions, or "": all of them
-// stand in one znode, and ZooKeeper takes no more than 1 MiB at once. It is asked
-// before replicas are placed, so that a number alone costs nothing. crowded: the
-// request has too many as it is.
+// tooMany tells why partitions cannot be placed, or "". It is asked before they
+// are, so that a number alone costs nothing. crowded: the request has too many as it is.
 func tooMany(partitions, factor int32, crowded bool) string {
 	if crowded {
 		return fmt.Sprintf("more than %d partitions in one request; ask for them in several", maxPartitions)
 	}
-	const maxRequest = 1<<20 - 1
-	// "0":[1,2], is the least for a partition; numbers get longer.
-	size := int64(partitions) * (6 + 2*int64(factor))
-	for n := int64(10); n < int64(partitions); n *= 10 {
-		size += int64(partitions) - n
-	}
-	if size <= maxRequest {
-		return ""
-	}
-	return fmt.Sprintf("%d partitions of %d replicas do not fit into the topic's znode: at least %d bytes of at most %d", partitions, factor, size, maxRequest)
+	return reassign.TooLarge(int(partitions), int(factor))
 }
 
 // assignTopic places the replicas of a new topic on live brokers.

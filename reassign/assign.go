@@ -43,6 +43,25 @@ func AutoAssign(brokers []BrokerRack, partitions, factor int, start, shift int, 
 	return rows, nil
 }
 
+// TooLarge tells why a topic cannot have so many partitions of so many replicas,
+// or "": all of them stand in one znode, and ZooKeeper takes no more than 1 MiB
+// at once (jute.maxbuffer).
+func TooLarge(partitions, factor int) string {
+	const maxRequest = 1<<20 - 1
+	if partitions > maxRequest || factor > maxRequest {
+		return fmt.Sprintf("%d partitions of %d replicas do not fit into the topic's znode of at most %d bytes", partitions, factor, maxRequest)
+	}
+	// "0":[1,2], is the least for a partition; numbers get longer.
+	size := partitions * (6 + 2*factor)
+	for n := 10; n < partitions; n *= 10 {
+		size += partitions - n
+	}
+	if size <= maxRequest {
+		return ""
+	}
+	return fmt.Sprintf("%d partitions of %d replicas do not fit into the topic's znode: at least %d bytes of at most %d", partitions, factor, size, maxRequest)
+}
+
 func checkAssign(brokers []BrokerRack, partitions, factor, start, shift int, firstPartition int32) error {
 	racked := 0
 	for _, b := range brokers {
@@ -58,6 +77,8 @@ func checkAssign(brokers []BrokerRack, partitions, factor, start, shift int, fir
 	case factor > len(brokers):
 		return fmt.Errorf("the replication factor %d is larger than the number of available brokers, %d: %w",
 			factor, len(brokers), kafka.InvalidReplicationFactor)
+	case TooLarge(partitions, factor) != "":
+		return fmt.Errorf("%s: %w", TooLarge(partitions, factor), kafka.InvalidPartitions)
 	case racked > 0 && racked < len(brokers):
 		return fmt.Errorf("%d of %d brokers have a rack and the others have none; give all of them one, or none: %w",
 			racked, len(brokers), kafka.UnknownServerError)

@@ -3,6 +3,7 @@ package reassign_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -157,4 +158,20 @@ func TestAutoAssignProperties(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTooLarge: numbers that no topic znode can hold are refused before any
+// memory is asked for.
+func TestTooLarge(t *testing.T) {
+	for _, c := range []struct {
+		partitions, factor int
+		fits               bool
+	}{{1, 1, true}, {10_000, 3, true}, {85_000, 1, true}, {90_000, 1, false}, {1_000_000, 3, false}, {math.MaxInt32, 1, false}, {math.MaxInt, 1, false}, {1, math.MaxInt16, true}, {1, math.MaxInt, false}} {
+		if reason := reassign.TooLarge(c.partitions, c.factor); (reason == "") != c.fits {
+			t.Errorf("%d partitions of %d: %q", c.partitions, c.factor, reason)
+		}
+	}
+	if _, err := reassign.AutoAssign(plain(1), 9_999_999_999, 1, 0, 0, 0); !errors.Is(err, kafka.InvalidPartitions) {
+		t.Errorf("9999999999 partitions: %v", err)
+	}
 }
