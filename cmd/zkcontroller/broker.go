@@ -75,6 +75,9 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 type brokerPlan struct {
 	bind    []config.Endpoint
 	options brokers.Options
+	// likeReal: it makes /cluster/id if nobody has, and claims logDirs.
+	likeReal bool
+	logDirs  []string
 }
 
 // With --ids nobody waits for Kafka's three times five seconds when there is no
@@ -125,7 +128,10 @@ func planOfConfig(c *config.Config) ([]brokerPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := brokerPlan{}
+	if err := checkLogDirs(c.LogDirs, c.BrokerID); err != nil {
+		return nil, err
+	}
+	p := brokerPlan{likeReal: true, logDirs: c.LogDirs}
 	for _, l := range c.Listeners {
 		if l.Protocol != kafka.Plaintext.String() {
 			return nil, usageError("listener %s: emulated brokers serve PLAINTEXT only", l)

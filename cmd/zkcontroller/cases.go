@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkcontroller/zkcontroller/controller"
 	"github.com/zkcontroller/zkcontroller/internal/spec"
 )
 
@@ -18,7 +21,7 @@ func casesCommand() *cobra.Command {
 					return usageError("%w", err)
 				}
 			}
-			passed, failed, skipped, err := spec.Run(paths, cmd.OutOrStdout())
+			passed, failed, skipped, err := spec.RunWith(caseTools, paths, cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}
@@ -29,4 +32,35 @@ func casesCommand() *cobra.Command {
 		},
 	})
 	return group
+}
+
+// caseTools are the commands that cases may run on znodes, without what they
+// ask and print.
+var caseTools = map[string]spec.Tool{
+	"execute-via-znode": func(ctx context.Context, zk controller.Store, call spec.ToolCall) spec.ToolAnswer {
+		moves, err := parsePlan("plan", []byte(call.Plan))
+		if err == nil {
+			_, err = checkByZnode(ctx, zk, moves, false)
+		}
+		if err == nil {
+			err = startByZnode(ctx, zk, moves)
+		}
+		answer := map[string]any{"accepted": err == nil}
+		if large, ok := errors.AsType[*planTooLargeError](err); ok {
+			answer["suggested_pieces"] = large.pieces
+		}
+		return spec.ToolAnswer{Result: answer, Err: err}
+	},
+	"verify": func(ctx context.Context, zk controller.Store, call spec.ToolCall) spec.ToolAnswer {
+		moves, err := parsePlan("plan", []byte(call.Plan))
+		if err != nil {
+			return spec.ToolAnswer{Err: err}
+		}
+		v, err := verifyByZnode(ctx, zk, moves, false)
+		found := map[string]string{}
+		for _, r := range v.results {
+			found[r.Item] = r.Result
+		}
+		return spec.ToolAnswer{Result: map[string]any{"verify": found}, Findings: v.removed, Err: err}
+	},
 }

@@ -85,7 +85,7 @@ func alterTopicConfig(ctx context.Context, z znodes, topic string, change func(m
 		}
 		switch out[0].Code {
 		case zkpaths.OK:
-			return announceConfig(ctx, z, topic)
+			return announceConfig(ctx, z, "topics/"+zkpaths.SanitizeEntity(topic))
 		case zkpaths.BadVersion, zkpaths.NodeExists, zkpaths.NoNode: // somebody was faster
 		default:
 			return out[0].Error(path)
@@ -94,8 +94,10 @@ func alterTopicConfig(ctx context.Context, z znodes, topic string, change func(m
 	return errors.New(path + ": somebody else changes it all the time; try again")
 }
 
-func announceConfig(ctx context.Context, z znodes, topic string) error {
-	note := zkpaths.EncodeConfigChange(zkpaths.ConfigChange{EntityPath: "topics/" + zkpaths.SanitizeEntity(topic)})
+// announceConfig tells all brokers that an entity, such as topics/orders, has
+// another configuration.
+func announceConfig(ctx context.Context, z znodes, entity string) error {
+	note := zkpaths.EncodeConfigChange(zkpaths.ConfigChange{EntityPath: entity})
 	out, err := z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{{Op: zkpaths.CreateSequential, Path: zkpaths.ConfigChangePrefix, Data: note}})
 	if err != nil {
 		return fmt.Errorf("announce the change below %s: %w", zkpaths.ConfigChanges, err)

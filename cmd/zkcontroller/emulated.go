@@ -70,6 +70,13 @@ func newEmulated(ctx context.Context, c *config.Config, log logrus.FieldLogger, 
 		return e, withCode(3, fmt.Errorf("reach ZooKeeper %s: %w", c.ZooKeeperConnect, err))
 	}
 	e.session = s
+	if p.likeReal {
+		cluster, err := ensureClusterID(ctx, e)
+		if err != nil {
+			return e, err
+		}
+		return e, claimLogDirs(p.logDirs, c.BrokerID, cluster)
+	}
 	return e, nil
 }
 

@@ -50,6 +50,11 @@ func readPlan(path string) ([]zkpaths.Reassignment, error) {
 	if err != nil {
 		return nil, usageError("--reassignment-json-file: %w", err)
 	}
+	return parsePlan(path, data)
+}
+
+// parsePlan is readPlan of what was read; path is for messages.
+func parsePlan(path string, data []byte) ([]zkpaths.Reassignment, error) {
 	var file struct {
 		Version    *int `json:"version"`
 		Partitions []struct {
@@ -191,7 +196,7 @@ func printProposal(cmd *cobra.Command, format string, names []string, topics []t
 func reassignExecute() *cobra.Command {
 	cmd := &cobra.Command{Use: "execute --reassignment-json-file F", Short: "Start the moves of a file", Args: cobra.NoArgs}
 	file := cmd.Flags().String("reassignment-json-file", "", "Kafka's reassignment file")
-	additional := cmd.Flags().Bool("additional", false, "start although other moves are in progress (through brokers)")
+	additional := cmd.Flags().Bool("additional", false, "start although other moves are in progress; by znode only while there is none")
 	m, at := mutationFlags(cmd), targetFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		moves, err := readPlan(*file)
@@ -199,7 +204,7 @@ func reassignExecute() *cobra.Command {
 			return err
 		}
 		return at.act(cmd, func(ctx context.Context, _ *config.Config, z znodes) error {
-			return executeByZnode(ctx, cmd, m, z, moves)
+			return executeByZnode(ctx, cmd, m, z, moves, *additional)
 		}, func(ctx context.Context, client *kgo.Client) error {
 			return executeByRequest(ctx, cmd, m, client, moves, *additional)
 		})
@@ -252,38 +257,128 @@ func movePlan(now, moves []zkpaths.Reassignment) []string {
 	return lines
 }
 
-func executeByZnode(ctx context.Context, cmd *cobra.Command, m *mutation, z znodes, moves []zkpaths.Reassignment) error {
-	topics, err := readTopics(ctx, z, topicsOf(moves), false)
+func executeByZnode(ctx context.Context, cmd *cobra.Command, m *mutation, z znodes, moves []zkpaths.Reassignment, additional bool) error {
+	now, err := checkByZnode(ctx, z, moves, additional)
 	if err != nil {
 		return err
-	}
-	now, err := currentOf(topics, moves)
-	if err != nil {
-		return err
-	}
-	brokers, _, err := readBrokers(ctx, z)
-	if err != nil {
-		return err
-	}
-	for _, move := range moves {
-		for _, id := range move.Replicas {
-			if !slices.ContainsFunc(brokers, func(b zkpaths.Registration) bool { return b.ID == id }) {
-				return fmt.Errorf("%s: broker %d is not registered; start it, or change the file", move.Partition, id)
-			}
-		}
 	}
 	if ok, err := m.approve(cmd, movePlan(now, moves)); !ok {
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), movePlan(now, nil)[0])
+	if err := startByZnode(ctx, z, moves); err != nil {
+		return err
+	}
+	return m.finish(cmd, started(moves))
+}
+
+// planRoom is what one znode takes of a plan: the client sends a million bytes
+// at most, below ZooKeeper's 1048575, of which path and headers need some.
+const planRoom = 1_000_000 - 1024
+
+// planTooLargeError says that a plan does not fit into one znode.
+type planTooLargeError struct{ size, pieces int }
+
+func (e *planTooLargeError) Error() string {
+	return fmt.Sprintf("the plan has %d bytes as a znode, which is more than ZooKeeper takes in one request (jute.maxbuffer, 1048575 bytes): "+
+		"split it into at least %d files and execute each when the one before is done, or go through brokers (--bootstrap-server)", e.size, e.pieces)
+}
+
+// fitsZnode tells how many pieces a plan needs that is too large.
+func fitsZnode(moves []zkpaths.Reassignment) error {
+	size := len(zkpaths.EncodeReassignments(moves))
+	if size <= planRoom {
+		return nil
+	}
+	frame := len(zkpaths.EncodeReassignments(nil))
+	pieces, room := 1, planRoom-frame
+	for i := range moves {
+		entry := len(zkpaths.EncodeReassignments(moves[i:i+1])) - frame + len(",")
+		if entry > room {
+			pieces, room = pieces+1, planRoom-frame
+		}
+		room -= entry
+	}
+	return withCode(4, &planTooLargeError{size, pieces})
+}
+
+// checkByZnode gives the present replicas of every partition of a plan that can
+// be started, or says why it cannot.
+func checkByZnode(ctx context.Context, z znodes, moves []zkpaths.Reassignment, additional bool) (now []zkpaths.Reassignment, err error) {
+	if err := fitsZnode(moves); err != nil {
+		return nil, err
+	}
+	topics, err := readTopics(ctx, z, topicsOf(moves), false)
+	if err != nil {
+		return nil, err
+	}
+	if now, err = currentOf(topics, moves); err != nil {
+		return nil, err
+	}
+	if err := refuseOngoing(ctx, z, topics, moves, additional); err != nil {
+		return nil, err
+	}
+	brokers, _, err := readBrokers(ctx, z)
+	if err != nil {
+		return nil, err
+	}
+	for _, move := range moves {
+		for _, id := range move.Replicas {
+			if !slices.ContainsFunc(brokers, func(b zkpaths.Registration) bool { return b.ID == id }) {
+				return nil, fmt.Errorf("%s: broker %d is not registered; start it, or change the file", move.Partition, id)
+			}
+		}
+	}
+	return now, nil
+}
+
+// refuseOngoing: the request node holds one plan, and a partition one move.
+func refuseOngoing(ctx context.Context, z znodes, topics []topicView, moves []zkpaths.Reassignment, additional bool) error {
+	node, exists, err := get(ctx, z, zkpaths.ReassignPartitions)
+	if err != nil {
+		return err
+	}
+	if exists {
+		wanted, err := zkpaths.DecodeReassignments(node.Data, false)
+		if err != nil {
+			return refused("%s exists and cannot be read (%w); see what it is, and remove it if nobody wants it", zkpaths.ReassignPartitions, err)
+		}
+		return refused("%s exists: a reassignment of %s is in progress; verify it, and try again when it is done", zkpaths.ReassignPartitions, someOf(wanted))
+	}
+	moving := slices.DeleteFunc(slices.Clone(moves), func(m zkpaths.Reassignment) bool {
+		p, ok := findPartition(topics, m.Partition)
+		return !ok || !p.assignment().Reassigning()
+	})
+	if len(moving) > 0 && !additional {
+		return refused("%s: another move is in progress; --additional replaces it", someOf(moving))
+	}
+	return nil
+}
+
+// someOf names partitions, the first ten of many.
+func someOf(moves []zkpaths.Reassignment) string {
+	const most = 10
+	var names []string
+	for _, m := range moves[:min(len(moves), most)] {
+		names = append(names, m.Partition.String())
+	}
+	text := strings.Join(names, " ")
+	if more := len(moves) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// startByZnode writes the request.
+func startByZnode(ctx context.Context, z znodes, moves []zkpaths.Reassignment) error {
 	existed, err := createOnly(ctx, z, zkpaths.ReassignPartitions, zkpaths.EncodeReassignments(moves))
 	if err != nil {
 		return err
 	}
 	if existed {
-		return refused("%s exists: a reassignment is in progress; verify it, and try again when it is done", zkpaths.ReassignPartitions)
+		return refused("%s was created by somebody else just now: a reassignment is in progress; verify it, and try again when it is done", zkpaths.ReassignPartitions)
 	}
-	return m.finish(cmd, started(moves))
+	return nil
 }
 
 func started(moves []zkpaths.Reassignment) []result {
@@ -309,7 +404,11 @@ func executeByRequest(ctx context.Context, cmd *cobra.Command, m *mutation, clie
 			return err
 		}
 		if len(ongoing) > 0 {
-			return refused("%d moves are in progress; --additional starts more beside them", len(ongoing))
+			var moving []zkpaths.Reassignment
+			for _, o := range ongoing {
+				moving = append(moving, zkpaths.Reassignment{Partition: o.tp})
+			}
+			return refused("%s: moves are in progress; --additional starts more beside them", someOf(moving))
 		}
 	}
 	if ok, err := m.approve(cmd, movePlan(now, moves)); !ok {
@@ -468,38 +567,40 @@ func reassignList() *cobra.Command {
 }
 
 func reassignVerify() *cobra.Command {
-	cmd := &cobra.Command{Use: "verify --reassignment-json-file F", Short: "Tell which moves of a file are done (exit code 5: some are not, 1: some failed)", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "verify --reassignment-json-file F", Short: "Tell which moves of a file are done (exit code 5: some are not, 1: some failed)", Args: cobra.NoArgs,
+		Long: `Compares the moves of a file with the cluster. When no move at all is in progress any more, replication throttles
+of the file's topics and of all brokers are removed, as Kafka's tool does; standard error says which.`,
+	}
 	file := cmd.Flags().String("reassignment-json-file", "", "Kafka's reassignment file")
+	keep := cmd.Flags().Bool("preserve-throttles", false, "leave replication throttles as they are")
 	format, at := formatFlag(cmd), targetFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		moves, err := readPlan(*file)
 		if err != nil {
 			return err
 		}
-		report := func(topics []topicView, moving []ongoing) error {
-			results, code := verify(topics, moving, moves)
+		report := func(v verdict, err error) error {
+			if err != nil && v.results == nil {
+				return err
+			}
+			for _, line := range v.removed {
+				fmt.Fprintln(cmd.ErrOrStderr(), line)
+			}
 			var rows [][]string
-			for _, r := range results {
+			for _, r := range v.results {
 				rows = append(rows, []string{r.Item, r.Result, r.Error})
 			}
-			if err := printData(cmd.OutOrStdout(), *format, results, nil, rows); err != nil {
+			if err := printData(cmd.OutOrStdout(), *format, v.results, nil, rows); err != nil {
 				return err
 			}
-			if code != 0 {
-				return withCode(code, errSilent)
+			if err == nil && v.code != 0 {
+				return withCode(v.code, errSilent)
 			}
-			return nil
+			return err
 		}
 		return at.act(cmd, func(ctx context.Context, _ *config.Config, z znodes) error {
-			topics, err := readTopics(ctx, z, topicsOf(moves), false)
-			if err != nil {
-				return err
-			}
-			wanted, err := wantedMoves(ctx, z)
-			if err != nil {
-				return err
-			}
-			return report(topics, joinOngoing(topics, wanted))
+			return report(verifyByZnode(ctx, z, moves, *keep))
 		}, func(ctx context.Context, client *kgo.Client) error {
 			topics, err := requestTopics{client: client}.describe(ctx, topicsOf(moves), false)
 			if err != nil {
@@ -509,10 +610,55 @@ func reassignVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return report(topics, moving)
+			v := verdict{}
+			v.results, v.code = verify(topics, moving, moves)
+			if len(moving) == 0 && !*keep {
+				v.removed, err = dropByRequest(ctx, client, existing(topics))
+			}
+			return report(v, err)
 		})
 	}
 	return cmd
+}
+
+// verdict is what verify found and did.
+type verdict struct {
+	results []result
+	code    int
+	removed []string // throttles
+}
+
+// verifyByZnode also removes throttles when no move is in progress anywhere. An
+// error beside results is about the throttles.
+func verifyByZnode(ctx context.Context, z znodes, moves []zkpaths.Reassignment, keep bool) (verdict, error) {
+	topics, err := readTopics(ctx, z, topicsOf(moves), false)
+	if err != nil {
+		return verdict{}, err
+	}
+	wanted, err := wantedMoves(ctx, z)
+	if err != nil {
+		return verdict{}, err
+	}
+	v := verdict{}
+	moving := joinOngoing(topics, wanted)
+	if v.results, v.code = verify(topics, moving, moves); keep || len(moving) > 0 {
+		return v, nil
+	}
+	if moving, err = ongoingByZnode(ctx, z); err != nil || len(moving) > 0 {
+		return v, err
+	}
+	v.removed, err = dropByZnode(ctx, z, existing(topics))
+	return v, err
+}
+
+func existing(topics []topicView) []string {
+	var names []string
+	for _, t := range topics {
+		if t.Error == "" {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 // verify compares a file with the cluster: complete, in progress, or failed.

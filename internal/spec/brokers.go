@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/isrnotify"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/sim"
@@ -214,9 +215,14 @@ func brokerStart(p *player, s *Step) error {
 	}
 	id := kafka.BrokerID(*s.Broker)
 	if s.MetaProperties != nil {
-		p.toolSkips = true
-		p.skip("broker-start with a meta.properties: emulated brokers keep none")
-		return nil
+		m, err := config.MetaPropertiesOf(config.MetaPropertiesFile, s.MetaProperties)
+		if err == nil {
+			err = m.CheckBroker(config.MetaPropertiesFile, int32(id))
+		}
+		if err != nil { // it does not start
+			p.problems = append(p.problems, problem{logrus.FatalLevel, err.Error()})
+			return nil
+		}
 	}
 	endpoints := endpointsOf(id, s.Host)
 	if len(s.Endpoints) > 0 {
