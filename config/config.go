@@ -179,10 +179,11 @@ func (c *Config) origin(r row, src Source) string {
 
 // derive fills what Kafka takes from another key when its own is not given.
 func (c *Config) derive() {
+	c.nameListeners()
 	protocols := func(es []Endpoint) {
 		for i, e := range es {
 			es[i].Protocol = e.Name
-			if p, ok := c.ListenerProtocols[e.Name]; ok {
+			if p, ok := c.ListenerProtocols[strings.ToUpper(e.Name)]; ok {
 				es[i].Protocol = p
 			}
 		}
@@ -195,6 +196,34 @@ func (c *Config) derive() {
 	if c.ZooKeeperConnection == 0 {
 		c.ZooKeeperConnection = c.ZooKeeperSession
 	}
+}
+
+// nameListeners puts names in capitals, as Kafka does with those of its files,
+// but for those of a flag: they are told to the cluster as given. A name that
+// means a listener of another spelling becomes that one's.
+func (c *Config) nameListeners() {
+	named := func(key, name string) string {
+		if strings.HasPrefix(c.find(key).Origin, "flag ") {
+			return name
+		}
+		return strings.ToUpper(name)
+	}
+	for i, e := range c.Listeners {
+		c.Listeners[i].Name = named("listeners", e.Name)
+	}
+	meant := func(key, name string) string {
+		for _, l := range c.Listeners {
+			if strings.EqualFold(l.Name, name) {
+				return l.Name
+			}
+		}
+		return named(key, name)
+	}
+	for i, e := range c.AdvertisedListeners {
+		c.AdvertisedListeners[i].Name = meant("advertised.listeners", e.Name)
+	}
+	c.InterBrokerListener = meant("inter.broker.listener.name", c.InterBrokerListener)
+	c.ControlPlaneListener = meant("control.plane.listener.name", c.ControlPlaneListener)
 }
 
 // Settings gives every key, value and origin in the order of the table.

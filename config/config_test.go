@@ -197,3 +197,32 @@ func FuzzServerProperties(f *testing.F) {
 		}
 	})
 }
+
+// A listener's name on the command line is told as given; in a file it is in
+// capitals, as Kafka has it. Either way capitals make no other listener.
+func TestListenerNames(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "server.properties")
+	text := "listeners=Internal://h:1\ninter.broker.listener.name=internal\nlistener.security.protocol.map=internal:PLAINTEXT,Mine:PLAINTEXT\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(Source{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listeners[0].Name != "INTERNAL" || c.AdvertisedListeners[0].Name != "INTERNAL" || c.InterBrokerListener != "INTERNAL" {
+		t.Errorf("file: %v %v %q", c.Listeners, c.AdvertisedListeners, c.InterBrokerListener)
+	}
+	flags := map[string]Flag{"listeners": {"listener", "Mine://h:1"}, "advertised.listeners": {"advertised-listener", "MINE://x:2"}, "inter.broker.listener.name": {"x", "mine"}}
+	if c, err = Load(Source{File: file, Flags: flags}); err != nil {
+		t.Fatal(err)
+	}
+	want := Endpoint{"Mine", "PLAINTEXT", "x", 2}
+	if c.Listeners[0].Name != "Mine" || c.AdvertisedListeners[0] != want || c.InterBrokerListener != "Mine" {
+		t.Errorf("flag: %v %v %q", c.Listeners, c.AdvertisedListeners, c.InterBrokerListener)
+	}
+	flags["listeners"] = Flag{"listener", "Mine://h:1,MINE://h:2"}
+	if _, err := Load(Source{File: file, Flags: flags}); err == nil || !strings.Contains(err.Error(), "named twice") {
+		t.Errorf("two spellings of one listener: %v", err)
+	}
+}

@@ -79,10 +79,10 @@ func text(field func(*Config) *string) func(*Config, string) error {
 	}
 }
 
-// listener stores a name in capitals, as Kafka normalises it everywhere.
+// listener stores a name; derive makes it that of the listener meant.
 func listener(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, value string) error {
-		*field(c) = strings.ToUpper(value)
+		*field(c) = value
 		return nil
 	}
 }
@@ -189,7 +189,7 @@ func endpoints(field func(*Config) *[]Endpoint) func(*Config, string) error {
 				return err
 			}
 			for _, o := range out {
-				if o.Name == e.Name {
+				if strings.EqualFold(o.Name, e.Name) {
 					return fmt.Errorf("the listener %s is named twice", e.Name)
 				}
 			}
@@ -213,7 +213,7 @@ func parseEndpoint(s string) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%q has a port that is %w", s, err)
 	}
-	return Endpoint{Name: strings.ToUpper(name), Host: host, Port: int(n)}, nil
+	return Endpoint{Name: name, Host: host, Port: int(n)}, nil
 }
 
 func protocolMap(c *Config, value string) error {

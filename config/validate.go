@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Validate checks settings against each other, as Kafka does when it starts.
@@ -21,7 +22,7 @@ func (c *Config) Validate() error {
 		es  []Endpoint
 	}{{"listeners", c.Listeners}, {"advertised.listeners", c.AdvertisedListeners}} {
 		for _, e := range set.es {
-			if _, ok := c.ListenerProtocols[e.Name]; !ok {
+			if _, ok := c.ListenerProtocols[strings.ToUpper(e.Name)]; !ok {
 				return bad(set.key, fmt.Sprintf("the listener %s has no security protocol", e.Name),
 					fmt.Sprintf("add %s:PLAINTEXT to listener.security.protocol.map", e.Name))
 			}

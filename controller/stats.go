@@ -16,6 +16,9 @@ type counters struct {
 	unclean  uint64       // unclean elections
 	failures uint64       // transitions that failed
 
+	observe func(name string, waited, took time.Duration) // nil: nobody
+	waiting time.Duration                                 // of the event being processed, before it was taken
+
 	mu      sync.Mutex
 	byEvent map[string]EventStats
 	queued  time.Duration
@@ -38,7 +41,15 @@ type Stats struct {
 	QueueCount uint64
 }
 
+// SetObserver makes every event that has ended known to f: Kafka's name of it,
+// how long it waited in the queue, how long it took. f is called on the loop;
+// set it before Run.
+func (c *Controller) SetObserver(f func(name string, waited, took time.Duration)) {
+	c.stats.observe = f
+}
+
 func (s *counters) waited(d time.Duration) {
+	s.waiting = d
 	s.mu.Lock()
 	s.queued += d
 	s.taken++
@@ -49,6 +60,10 @@ func (s *counters) begin(k events.Kind) { s.kind.Store(int64(k)) }
 
 func (s *counters) end(ev events.Event, d time.Duration) {
 	s.kind.Store(int64(events.Idle))
+	if s.observe != nil {
+		s.observe(ev.Name(), s.waiting, d)
+	}
+	s.waiting = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byEvent == nil {

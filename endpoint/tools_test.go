@@ -26,7 +26,7 @@ type kafkaTools struct {
 func newKafkaTools(t *testing.T, version, addr string) kafkaTools {
 	dir := real.JarSet(version)
 	if dir == "" {
-		real.Missing(t, real.Kafka, "no jars of Kafka "+version+" under "+real.JarsDir(), "run recipes/kafka-jars.sh DEST and name DEST in ZKC_JARS")
+		real.Missing(t, real.Kafka, "no jars of Kafka "+version+" under "+real.JarsDir(), "run scripts/jars.sh .cache/jars "+version)
 	}
 	log4j := filepath.Join(t.TempDir(), "log4j.properties")
 	config := "log4j.rootLogger=WARN, stderr\nlog4j.appender.stderr=org.apache.log4j.ConsoleAppender\nlog4j.appender.stderr.target=System.err\n" +

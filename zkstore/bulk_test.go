@@ -46,7 +46,7 @@ func TestBulkRead(t *testing.T) {
 				}
 			}
 			if set != "debian" && real.JarSet(set) == "" {
-				real.Missing(t, real.Java, "no jars of set "+set, "run recipes/kafka-jars.sh DEST "+set)
+				real.Missing(t, real.Java, "no jars of set "+set, "run scripts/jars.sh .cache/jars "+set)
 			}
 			z := real.ZooKeeper(t, real.WithJars(set))
 			old := strings.HasPrefix(z.Version, "3.5.") // does not know multiRead

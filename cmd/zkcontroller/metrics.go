@@ -75,6 +75,23 @@ func (m *controllerMetrics) ready(ctx context.Context) error {
 	return nil
 }
 
+// eventTimes are histograms of events, by Kafka's name.
+type eventTimes struct{ took, waited *prometheus.HistogramVec }
+
+func newEventTimes() eventTimes {
+	make := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 11)}, []string{"event"}) // 0.1 ms to 105 s
+	}
+	return eventTimes{make("zkc_event_seconds", "Time events took, by Kafka's name."),
+		make("zkc_event_wait_seconds", "Time events waited before they were taken up, by Kafka's name.")}
+}
+
+func (t eventTimes) observe(name string, waited, took time.Duration) {
+	t.took.WithLabelValues(name).Observe(took.Seconds())
+	t.waited.WithLabelValues(name).Observe(waited.Seconds())
+}
+
 // timerName is Kafka's ControllerStats timer of a state (spec/controller.md
 // §2.3); "" for the states without one.
 func timerName(k events.Kind) string {
@@ -185,7 +202,6 @@ func (c collected) loop(p *process) {
 		}
 	}
 	for name, e := range s.Events {
-		c.summary("zkc_event_seconds", "Time events took, by Kafka's name.", e.Count, e.Total.Seconds(), "event", name)
 		c.gauge("zkc_event_seconds_max", "Longest event so far.", e.Max.Seconds(), "event", name)
 		if t := timerName(e.Kind); t != "" {
 			sum := timers[t]
@@ -194,6 +210,8 @@ func (c collected) loop(p *process) {
 			timers[t] = sum
 		}
 	}
+	p.times.took.Collect(c.ch)
+	p.times.waited.Collect(c.ch)
 	for name, e := range timers {
 		c.summary("kafka_controller_controllerstats_"+name, "Time events of this state took.", e.Count, millis(e.Total))
 	}

@@ -76,6 +76,7 @@ type process struct {
 	session    atomic.Pointer[zkstore.Session]
 	timers     timers
 	producers  *producerIDs
+	times      eventTimes
 
 	mu   sync.Mutex
 	past zkstore.Stats // sums of the sessions that are over
@@ -183,6 +184,8 @@ func (p *process) assemble(ctx context.Context, recordFile string, advertised []
 	ends = append(ends, p.timers.stopAll, checks.close, p.dispatcher.Close)
 	p.controller = controller.New(p.options(advertised), session, checkedChannels{p.dispatcher, checks}, &p.timers, p.queue, p.log)
 	recorder.attach(p.controller)
+	p.times = newEventTimes()
+	p.controller.SetObserver(p.times.observe)
 	p.producers = newProducerIDs(kafka.BrokerID(p.config.BrokerID), func() znodes { return p.session.Load() })
 	return end, nil
 }

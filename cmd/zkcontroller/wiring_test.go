@@ -159,6 +159,32 @@ func TestControllerMetricNames(t *testing.T) {
 	}
 }
 
+// How long events wait and take is there as histograms that can be added up.
+func TestEventTimes(t *testing.T) {
+	times := newEventTimes()
+	times.observe("BrokerChange", time.Second, 2*time.Millisecond)
+	times.observe("BrokerChange", 0, 3*time.Second)
+	r := prometheus.NewRegistry()
+	r.MustRegister(times.took, times.waited)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			h := m.GetHistogram()
+			got[f.GetName()+" "+m.Label[0].GetValue()+" sum"] = h.GetSampleSum()
+			got[f.GetName()+" "+m.Label[0].GetValue()+" below a tenth"] = float64(h.Bucket[5].GetCumulativeCount())
+		}
+	}
+	want := map[string]float64{"zkc_event_seconds BrokerChange sum": 3.002, "zkc_event_seconds BrokerChange below a tenth": 1,
+		"zkc_event_wait_seconds BrokerChange sum": 1, "zkc_event_wait_seconds BrokerChange below a tenth": 1}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
+
 // Counters go on over sessions; gauges are the present one's.
 func TestSessionStatsAddUp(t *testing.T) {
 	past := zkstore.Stats{Packets: 5, Latency: []int64{1, 2, 3}, LatencySpan: time.Second}

@@ -34,7 +34,7 @@ func KafkaBroker(t testing.TB, zk, version string, props ...string) *KafkaServer
 	t.Helper()
 	Require(t, Kafka)
 	if JarSet(version) == "" {
-		Missing(t, Kafka, "no jars of Kafka "+version+" under "+JarsDir(), "run recipes/kafka-jars.sh DEST "+version+" and name DEST in ZKC_JARS")
+		Missing(t, Kafka, "no jars of Kafka "+version+" under "+JarsDir(), "run scripts/jars.sh .cache/jars "+version+" (another folder is named in ZKC_JARS)")
 	}
 	k, err := StartKafka(t.TempDir(), zk, version, props...)
 	if err != nil {

@@ -48,7 +48,7 @@ func Require(t testing.TB, part string) {
 		Require(t, Java)
 		if len(KafkaVersions()) == 0 {
 			Missing(t, part, "no Kafka jars under "+JarsDir(),
-				"run recipes/kafka-jars.sh DEST and name DEST in ZKC_JARS")
+				"run scripts/jars.sh .cache/jars 3.9.1 (another folder is named in ZKC_JARS)")
 		}
 	case Docker:
 		if out, err := exec.Command("docker", "info").CombinedOutput(); err != nil {

@@ -75,7 +75,7 @@ func ZooKeeper(t testing.TB, opts ...ZKOption) *ZKServer {
 func requireStarted(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, errNoZooKeeper) {
-		Missing(t, Java, err.Error(), "run recipes/kafka-jars.sh DEST zk-3.9.5 and name DEST in ZKC_JARS, or apt-get install zookeeper")
+		Missing(t, Java, err.Error(), "run scripts/jars.sh .cache/jars zk-3.9.5 (another folder is named in ZKC_JARS), or apt-get install zookeeper")
 	}
 	if err != nil {
 		t.Fatal(err)
