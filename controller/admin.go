@@ -255,12 +255,12 @@ func (c *Controller) writeNewTopics(ctx context.Context, planned []plannedTopic,
 	var configs []zkpaths.Write
 	for i, p := range planned {
 		cfg, topic := out[2*i], out[2*i+1]
-		if cfg.Code == zkpaths.NodeExists { // left over from an earlier topic of that name
-			configs = append(configs, zkpaths.Write{Op: zkpaths.Set, Path: writes[2*i].Path, Data: writes[2*i].Data, Version: zkpaths.AnyVersion})
-		}
 		switch {
 		case topic.OK():
 			done = append(done, p)
+			if cfg.Code == zkpaths.NodeExists { // left over from an earlier topic of that name
+				configs = append(configs, zkpaths.Write{Op: zkpaths.Set, Path: writes[2*i].Path, Data: writes[2*i].Data, Version: zkpaths.AnyVersion})
+			}
 		case topic.Code == zkpaths.NodeExists:
 			rows[p.row].RowError = rowError(kafka.TopicAlreadyExists, "topic %q exists already", p.name)
 		default:

@@ -17,8 +17,7 @@ import (
 )
 
 // Controller is one candidate for the role, in charge or standing by. All its
-// methods but SetStore's caller contract run on one goroutine: Run's, or the
-// one that calls Handle.
+// methods but Stats run on one goroutine: Run's, or the one that calls Handle.
 type Controller struct {
 	opts   Options
 	policy reassign.Policy
@@ -37,8 +36,9 @@ type Controller struct {
 
 	lastEpoch int32 // highest epoch this process was elected with or saw
 	damage    damage
-	damaged   []kafka.TopicPartition // whose states were found unreadable just now
-	failures  map[string]string      // by event: the last failure told
+	damaged   []kafka.TopicPartition  // whose states were found unreadable just now
+	failures  map[string]string       // by event: the last failure told
+	again     map[events.Event]func() // looks that will be repeated, and what takes them back
 	dirty     dirtyTopics
 	open      unconfirmed
 	watches   topicWatches
@@ -107,9 +107,9 @@ func (c *Controller) HandleTogether(ctx context.Context, batch []events.Event) {
 	}
 	c.batch.Clear()
 	if err != nil {
-		c.failed(ctx, batch[0], err)
+		c.failed(ctx, batch, err)
 	} else {
-		delete(c.failures, batch[0].Name())
+		c.succeeded(batch)
 	}
 	c.flushDirty(ctx)
 	c.rec.end(err)
@@ -117,7 +117,8 @@ func (c *Controller) HandleTogether(ctx context.Context, batch []events.Event) {
 }
 
 // failed does what an error asks for (spec/controller.md §2.1; design decisions D10, D11).
-func (c *Controller) failed(ctx context.Context, ev events.Event, err error) {
+func (c *Controller) failed(ctx context.Context, batch []events.Event, err error) {
+	ev := batch[0]
 	log := c.log.WithFields(logrus.Fields{"event": ev.Name(), "controller_epoch": c.state.Epoch})
 	switch {
 	case errors.Is(err, zkpaths.ErrControllerMoved):
@@ -138,8 +139,10 @@ func (c *Controller) failed(ctx context.Context, ev events.Event, err error) {
 	default:
 		// The failed read may have been the one that re-arms a watch, so looks at
 		// ZooKeeper are repeated; the same failure is told once.
-		if again := isLook(ev); again {
-			c.timers.After(lookAgain, ev)
+		for _, ev := range batch {
+			if isLook(ev) {
+				c.lookAgain(ev)
+			}
 		}
 		if errors.Is(err, errDenied) {
 			return // reported
@@ -152,8 +155,29 @@ func (c *Controller) failed(ctx context.Context, ev events.Event, err error) {
 	}
 }
 
-// lookAgain is when a failed look at ZooKeeper is repeated.
-const lookAgain = time.Second
+// succeeded forgets what earlier failures of the same events left to do and to tell.
+func (c *Controller) succeeded(batch []events.Event) {
+	delete(c.failures, batch[0].Name())
+	if len(c.again) == 0 {
+		return
+	}
+	for _, ev := range batch {
+		if isLook(ev) {
+			delete(c.again, ev)
+		}
+	}
+}
+
+// lookAgainAfter is when a failed look at ZooKeeper is repeated.
+const lookAgainAfter = time.Second
+
+// lookAgain repeats a look later: once, however many notices ask for it meanwhile.
+func (c *Controller) lookAgain(look events.Event) {
+	if stop := c.again[look]; stop != nil {
+		stop()
+	}
+	c.again[look] = c.timers.After(lookAgainAfter, look)
+}
 
 // isLook tells whether an event only says where to look, so that it may come again.
 func isLook(ev events.Event) bool {
@@ -285,6 +309,10 @@ func (c *Controller) clear() {
 	c.active, c.ready = false, false
 	c.damage, c.damaged = damage{}, nil
 	c.failures = map[string]string{}
+	for _, stop := range c.again {
+		stop()
+	}
+	c.again = map[events.Event]func(){}
 	c.dirty, c.open = dirtyTopics{}, unconfirmed{}
 	c.watches = topicWatches{}
 	c.configs = configWatch{}

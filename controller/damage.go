@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/statemachine"
@@ -49,7 +50,7 @@ func (c *Controller) without(look events.Event, err error) error {
 	if !errors.Is(err, errDenied) {
 		return err
 	}
-	c.timers.After(lookAgain, look)
+	c.lookAgain(look)
 	return nil
 }
 
@@ -82,6 +83,47 @@ func (c *Controller) repaired(path string) {
 	if _, ok := c.damage[path]; ok {
 		delete(c.damage, path)
 		c.log.WithField("path", path).Info("znode is readable again")
+	}
+}
+
+// gone forgets what was reported about nodes that are no longer there: path,
+// and all below it.
+func (c *Controller) gone(path string) {
+	for key := range c.damage {
+		if rest, ok := strings.CutPrefix(key, path); ok && (rest == "" || rest[0] == '/' || rest[0] == ' ') {
+			delete(c.damage, key)
+		}
+	}
+}
+
+// goneExcept is gone for the children of a directory that are not listed; it
+// tells whether there were any. listed is sorted.
+func (c *Controller) goneExcept(dir string, listed []string) (some bool) {
+	for key := range c.damage {
+		rest, ok := strings.CutPrefix(key, dir+"/")
+		if !ok {
+			continue
+		}
+		name := rest
+		if i := strings.IndexAny(rest, "/ "); i >= 0 {
+			name = rest[:i]
+		}
+		if _, there := slices.BinarySearch(listed, name); !there {
+			delete(c.damage, key)
+			some = true
+		}
+	}
+	return some
+}
+
+// forgetTopic takes a topic out of memory, and all that is still to be done or
+// was reported about it.
+func (c *Controller) forgetTopic(name string) {
+	c.state.RemoveTopic(name)
+	c.dirty.forget(name)
+	c.open.forgetTopic(name)
+	for _, path := range []string{zkpaths.TopicPath(name), zkpaths.TopicConfigPath(name), zkpaths.DeleteTopicPath(name)} {
+		c.gone(path)
 	}
 }
 
@@ -138,14 +180,25 @@ func (c *Controller) onStatesRepaired(ctx context.Context, ps []*statemachine.Pa
 	if _, err := c.movePartitions(ctx, leaderless, statemachine.OnlinePartition, statemachine.OfflineElection); err != nil {
 		return err
 	}
-	// Moves that were set aside at failover go on.
-	unknown = slices.DeleteFunc(unknown, func(p *statemachine.Partition) bool {
-		return !p.Assignment.Reassigning() || unresumable(p) != ""
-	})
-	for _, p := range unknown {
+	return c.stepStored(ctx, unknown) // they were set aside at failover
+}
+
+// stepStored goes on with the moves of ps that are stored in their topics'
+// znodes and that nobody has begun in this term, since something could not be read.
+func (c *Controller) stepStored(ctx context.Context, ps []*statemachine.Partition) error {
+	var stored []*statemachine.Partition
+	for _, p := range ps {
+		if !p.Assignment.Reassigning() || c.state.Queued(p.TopicPartition.Topic) {
+			continue
+		}
+		if unresumable(p) != "" {
+			c.setAside(p)
+			continue
+		}
 		c.settled(zkpaths.TopicPath(p.TopicPartition.Topic), aboutMove(p))
+		stored = append(stored, p)
 	}
-	return c.stepMoves(ctx, currentMoves(unknown))
+	return c.stepMoves(ctx, currentMoves(stored))
 }
 
 // aboutMove names the remark about a stored move that cannot go on.

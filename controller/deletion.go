@@ -218,10 +218,8 @@ func (c *Controller) completeDeletions(ctx context.Context, names []string) erro
 	}
 	for _, name := range names {
 		c.log.WithField("topic", name).Info("topic is deleted")
-		c.state.RemoveTopic(name)
+		c.forgetTopic(name)
 		c.state.ClearIneligible(name)
-		c.dirty.forget(name)
-		c.open.forgetTopic(name)
 	}
 	return c.dropDeletedMoves(ctx, names)
 }

@@ -315,18 +315,39 @@ func (c *Controller) triggerOnline(ctx context.Context, topic string) (moved, er
 			add(p)
 		}
 	}
-	return c.movePartitions(ctx, c.electable(ps), statemachine.OnlinePartition, statemachine.OfflineElection)
+	ps, err := c.electable(ctx, ps)
+	if err != nil {
+		return moved{}, err
+	}
+	return c.movePartitions(ctx, ps, statemachine.OnlinePartition, statemachine.OfflineElection)
 }
 
 // electable leaves out new partitions whose state znode exists but cannot be
-// read: creating it would fail, and its damage was reported.
-func (c *Controller) electable(ps []*statemachine.Partition) []*statemachine.Partition {
+// read: creating it would fail, and its damage was reported. Those that were
+// damaged are looked at again, since somebody may have removed the node.
+func (c *Controller) electable(ctx context.Context, ps []*statemachine.Partition) ([]*statemachine.Partition, error) {
 	if len(c.damage) == 0 {
-		return ps
+		return ps, nil
 	}
-	return slices.DeleteFunc(ps, func(p *statemachine.Partition) bool {
-		return p.State == statemachine.NewPartition && c.damage[zkpaths.PartitionStatePath(p.TopicPartition)] != ""
-	})
+	var damaged []*statemachine.Partition
+	for _, p := range ps {
+		if p.State == statemachine.NewPartition && c.damage[zkpaths.PartitionStatePath(p.TopicPartition)] != "" {
+			damaged = append(damaged, p)
+		}
+	}
+	nodes, err := c.read(ctx, readsOf(zkpaths.Exists, damaged, func(p *statemachine.Partition) string { return zkpaths.PartitionStatePath(p.TopicPartition) }, false))
+	if err != nil {
+		return nil, err
+	}
+	out := map[*statemachine.Partition]bool{}
+	for i, p := range damaged {
+		if nodes[i].Code == zkpaths.NoNode {
+			delete(c.damage, zkpaths.PartitionStatePath(p.TopicPartition))
+		} else {
+			out[p] = true
+		}
+	}
+	return slices.DeleteFunc(ps, func(p *statemachine.Partition) bool { return out[p] }), nil
 }
 
 // loadDeletions reads the deletion markers (spec/controller.md §3.3 steps 6 and 7).
@@ -364,6 +385,7 @@ func (c *Controller) readBrokers(ctx context.Context) (brokers []kafka.Broker, u
 	if list.Code != zkpaths.OK && list.Code != zkpaths.NoNode {
 		return nil, nil, list.Error(zkpaths.BrokerIDs)
 	}
+	c.goneExcept(zkpaths.BrokerIDs, list.Children)
 	var ids []kafka.BrokerID
 	for _, child := range list.Children {
 		id, ok := zkpaths.ParseBrokerID(child)

@@ -17,6 +17,8 @@ import (
 // round means that a leader wrote in between, so more than a few is a storm.
 const maxRetries = 100
 
+var errOutwritten = fmt.Errorf("other writers won %d times in a row", maxRetries)
+
 // read answers reads, and records them.
 func (c *Controller) read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error) {
 	if len(reads) == 0 {
@@ -74,6 +76,7 @@ func (c *Controller) decodeState(tp kafka.TopicPartition, path string, n zkpaths
 	switch n.Code {
 	case zkpaths.OK:
 	case zkpaths.NoNode:
+		delete(c.damage, path)
 		return statemachine.ZKState{Err: statemachine.ErrNoState}
 	default:
 		return statemachine.ZKState{Err: n.Error(path)}
@@ -102,7 +105,8 @@ func (c *Controller) movePartitions(ctx context.Context, ps []*statemachine.Part
 	var all moved
 	for round := 0; len(ps) > 0; round++ {
 		if round == maxRetries {
-			return all, fmt.Errorf("move of %d partitions to %s: other writers won %d times in a row", len(ps), to, round)
+			all.failures = append(all.failures, c.outwritten(ps, to.String())...)
+			break
 		}
 		need := statemachine.NeedState(ps, to)
 		zk, err := c.readStates(ctx, need, false)
@@ -128,6 +132,17 @@ func (c *Controller) movePartitions(ctx context.Context, ps []*statemachine.Part
 	}
 	c.send()
 	return all, nil
+}
+
+// outwritten reports partitions that other writers kept from changing,
+// maxRetries times in a row. Only they keep their state; those that were written are told.
+func (c *Controller) outwritten(ps []*statemachine.Partition, to string) []statemachine.Failure {
+	out := make([]statemachine.Failure, len(ps))
+	for i, p := range ps {
+		out[i] = statemachine.Failure{Partition: p.TopicPartition, Broker: kafka.NoLeader, From: p.State.String(), To: to, Err: errOutwritten}
+	}
+	c.reportFailures(out)
+	return out
 }
 
 // announce fills the batch with what committed changes mean to brokers.
@@ -363,7 +378,8 @@ func (c *Controller) replicasOffline(ctx context.Context, rs []statemachine.Repl
 	}
 	for lost := 0; len(with) > 0; {
 		if lost == maxRetries {
-			return fmt.Errorf("other writers won %d times in a row", lost)
+			c.replicasOutwritten(with)
+			return nil
 		}
 		plan := c.state.PlanRemovals(with, zk)
 		out, err := c.write(ctx, plan.Writes)
@@ -394,6 +410,15 @@ func (c *Controller) replicasOffline(ctx context.Context, rs []statemachine.Repl
 		with = append(res.Next, res.Retry...)
 	}
 	return nil
+}
+
+func (c *Controller) replicasOutwritten(rs []statemachine.Replica) {
+	failures := make([]statemachine.Failure, len(rs))
+	for i, r := range rs {
+		failures[i] = statemachine.Failure{Partition: r.TopicPartition, Broker: r.Broker,
+			From: r.Replica(r.Broker).String(), To: statemachine.OfflineReplica.String(), Err: errOutwritten}
+	}
+	c.reportFailures(failures)
 }
 
 // partitionsOf gives the partitions of sorted replicas, each once.

@@ -247,14 +247,15 @@ func (c *Controller) onArmTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.watches.unarmed = nil
 	for i, n := range nodes {
+		c.watches.unarmed = names[i+1:] // should this one fail, the others are looked at again
 		if t := c.state.Topic(names[i]); n.Code != zkpaths.NoNode && (n.Code != zkpaths.OK || n.Stat.Version != t.ZKVersion) {
 			if err := c.topicRead(ctx, names[i], n); err != nil {
 				return fmt.Errorf("topic %s: %w", names[i], err)
 			}
 		}
 	}
+	c.watches.unarmed = nil
 	if c.watches.list {
 		c.watches.list = false
 		return c.listTopics(ctx)

@@ -301,10 +301,8 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 		if c.state.Queued(tp.Topic) && !c.state.Ineligible(tp.Topic) {
 			continue // it does not hold the topic's deletion up
 		}
-		if reason := unresumable(p); reason != "" {
-			c.remark(zkpaths.TopicPath(tp.Topic), aboutMove(p), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", tp.Partition, reason),
-				"cancel it or set another target; the partition is left as it is")
-			c.state.SetMoving(tp, false)
+		if unresumable(p) != "" {
+			c.setAside(p)
 			continue
 		}
 		rest = append(rest, move{p, c.goOn(p)})
@@ -316,6 +314,13 @@ func (c *Controller) resumeReassignments(ctx context.Context) error {
 		c.log.WithFields(partitionFields(tp)).WithError(why).Error("could not go on with a reassignment; it is set aside")
 	}
 	return nil
+}
+
+// setAside leaves a partition as it is whose stored move cannot go on.
+func (c *Controller) setAside(p *statemachine.Partition) {
+	c.remark(zkpaths.TopicPath(p.TopicPartition.Topic), aboutMove(p), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", p.Partition, unresumable(p)),
+		"cancel it or set another target; the partition is left as it is")
+	c.state.SetMoving(p.TopicPartition, false)
 }
 
 // unresumable tells why a stored move must be set aside, or "".
@@ -357,13 +362,16 @@ func (c *Controller) tryMoves(ctx context.Context, moves []move) map[kafka.Topic
 func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []move, bad map[kafka.TopicPartition]error, err error) {
 	want := map[*statemachine.Partition]kafka.ReplicaAssignment{}
 	var topics []*statemachine.Topic
+	listed := map[*statemachine.Topic]bool{}
 	for _, m := range moves {
 		c.markIneligible("a reassignment is in progress", m.TopicPartition.Topic)
-		if !m.want.Equal(m.Assignment) {
-			want[m.Partition] = m.want
-			if !slices.Contains(topics, m.Partition.Topic) {
-				topics = append(topics, m.Partition.Topic)
-			}
+		if m.want.Equal(m.Assignment) {
+			continue
+		}
+		want[m.Partition] = m.want
+		if t := m.Partition.Topic; !listed[t] {
+			listed[t] = true
+			topics = append(topics, t)
 		}
 	}
 	failed, err := c.writeTopics(ctx, topics, func(p *statemachine.Partition) kafka.ReplicaAssignment { // U1
@@ -480,7 +488,8 @@ func (c *Controller) bumpEpochs(ctx context.Context, ps []*statemachine.Partitio
 	var bumped []*statemachine.Partition
 	for round := 0; len(ps) > 0; round++ {
 		if round == maxRetries {
-			return bumped, fmt.Errorf("raising %d leader epochs: other writers won %d times in a row", len(ps), round)
+			c.outwritten(ps, "a higher leader epoch")
+			break
 		}
 		zk, err := c.readStates(ctx, ps, false)
 		if err != nil {
@@ -645,7 +654,8 @@ type dirtyTopics struct {
 	topics  map[string]bool
 	done    []zkpaths.Reassignment
 	written time.Time
-	waiting bool // a timer will come
+	pause   time.Time // not before, since it failed
+	waiting bool      // a timer will come
 }
 
 // flushTopics is the timer event that only serves to let a flush follow it.
@@ -680,21 +690,28 @@ func (c *Controller) flushDirty(ctx context.Context) {
 	}
 	size := 0
 	for name := range c.dirty.topics {
-		if t := c.state.Topic(name); t != nil {
+		if t := c.state.Topic(name); t != nil && !t.Damaged {
 			size = max(size, len(t.Partitions()))
 		}
 	}
 	now := c.opts.Now()
-	if wait := c.dirty.written.Add(rewriteGap).Sub(now); max(size, len(c.dirty.done)) >= largeTopic && wait > 0 {
-		if !c.dirty.waiting {
-			c.dirty.waiting = true
-			c.timers.After(wait, flushTopics{})
-		}
-		return
+	wait := c.dirty.pause.Sub(now)
+	if max(size, len(c.dirty.done)) >= largeTopic {
+		wait = max(wait, c.dirty.written.Add(rewriteGap).Sub(now))
 	}
-	c.dirty.written = now
-	c.flushAllDirty(ctx)
+	if wait <= 0 {
+		c.dirty.written = now
+		c.flushAllDirty(ctx)
+		wait = c.dirty.pause.Sub(now)
+	}
+	if wait > 0 && !c.dirty.waiting {
+		c.dirty.waiting = true
+		c.timers.After(wait, flushTopics{})
+	}
 }
+
+// endOfMoves names the remark about a topic znode that could not be written.
+const endOfMoves = "end of moves"
 
 // flushAllDirty is B6 and B7 of all moves completed since the last time.
 func (c *Controller) flushAllDirty(ctx context.Context) {
@@ -712,16 +729,19 @@ func (c *Controller) flushAllDirty(ctx context.Context) {
 	failed, err := c.writeTopics(ctx, topics, asKnown)
 	if err == nil {
 		for _, t := range topics {
-			if failed[t.Name] != nil {
-				c.log.WithField("topic", t.Name).WithError(failed[t.Name]).Error("the end of a reassignment could not be written; trying again")
+			if why := failed[t.Name]; why != nil {
+				c.remark(zkpaths.TopicPath(t.Name), endOfMoves, "the end of a reassignment could not be written: "+why.Error(), "give this process the right to write it; it tries again and again")
+				c.dirty.pause = c.opts.Now().Add(lookAgainAfter)
 				continue
 			}
+			c.settled(zkpaths.TopicPath(t.Name), endOfMoves)
 			c.dirty.forget(t.Name)
 		}
 		err = c.dropDoneEntries(ctx)
 	}
 	if err != nil {
-		c.failed(ctx, flushTopics{}, err)
+		c.dirty.pause = c.opts.Now().Add(lookAgainAfter)
+		c.failed(ctx, []events.Event{flushTopics{}}, err)
 	}
 }
 

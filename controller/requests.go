@@ -179,7 +179,9 @@ func (c *Controller) alterPartitionsTogether(ctx context.Context, reqs []events.
 		}
 		return err
 	}
-	c.tellMetadata(c.state.BrokerIDs(), named)
+	if slices.Contains(top, kafka.NoError) { // a request refused as a whole changes nothing and tells nothing
+		c.tellMetadata(c.state.BrokerIDs(), named)
+	}
 	for i, r := range reqs {
 		r.Reply(top[i], answers[i])
 	}

@@ -36,10 +36,11 @@ func (c *Controller) listTopics(ctx context.Context) error {
 	for _, t := range slices.Clone(c.state.Topics()) {
 		if _, ok := slices.BinarySearch(list.Children, t.Name); !ok {
 			c.log.WithField("topic", t.Name).Info("topic znode is gone; forgetting the topic")
-			c.state.RemoveTopic(t.Name)
-			c.dirty.forget(t.Name)
-			c.open.forgetTopic(t.Name)
+			c.forgetTopic(t.Name)
 		}
+	}
+	if c.goneExcept(zkpaths.BrokerTopics, list.Children) {
+		c.queue.Put(events.TopicDeletion{}) // the marker of an unreadable topic, if it has one, has waited
 	}
 	topics, err := c.loadTopics(ctx, added, false)
 	if err != nil {
@@ -98,7 +99,10 @@ func (c *Controller) writeTopics(ctx context.Context, topics []*statemachine.Top
 	extra := map[*statemachine.Topic][]zkpaths.PartitionAssignment{}
 	for round := 0; len(topics) > 0; round++ {
 		if round == maxRetries {
-			return failed, fmt.Errorf("rewriting %d topic znodes: other writers won %d times in a row", len(topics), round)
+			for _, t := range topics {
+				failed[t.Name] = fmt.Errorf("%s: %w", zkpaths.TopicPath(t.Name), errOutwritten)
+			}
+			break
 		}
 		var writes []zkpaths.Write
 		for _, t := range topics {
@@ -151,6 +155,9 @@ func (c *Controller) rereadTopics(ctx context.Context, topics []*statemachine.To
 			if c.state.Partition(kafka.TopicPartition{Topic: t.Name, Partition: p.Partition}) == nil {
 				extra[t] = append(extra[t], p)
 			}
+		}
+		if len(extra[t]) > 0 { // our own write may hide them from a look that compares versions
+			c.queue.Put(events.PartitionModifications{Topic: t.Name})
 		}
 		t.ZKVersion = nodes[i].Stat.Version
 		again = append(again, t)
@@ -324,7 +331,11 @@ func (c *Controller) createOrAdopt(ctx context.Context, ps []*statemachine.Parti
 	if err := c.adopt(ctx, old); err != nil {
 		return err
 	}
-	return c.createPartitions(ctx, c.electable(fresh))
+	fresh, err := c.electable(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	return c.createPartitions(ctx, fresh)
 }
 
 // onTopicRepaired takes up a topic that was unreadable when it was found.
@@ -335,7 +346,10 @@ func (c *Controller) onTopicRepaired(ctx context.Context, topic string, node zkp
 		return err
 	}
 	c.queue.Put(events.TopicDeletion{}) // its marker, if it has one, has waited
-	return c.createOrAdopt(ctx, t.Partitions())
+	if err := c.createOrAdopt(ctx, t.Partitions()); err != nil {
+		return err
+	}
+	return c.stepStored(ctx, t.Partitions())
 }
 
 // adopt takes partitions that have a leader already into service, as a new

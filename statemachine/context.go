@@ -285,7 +285,7 @@ func (c *Context) RemoveTopic(name string) {
 		i, _ := c.searchTopic(name)
 		c.sorted = slices.Delete(c.sorted, i, i+1)
 	}
-	t.Known = false
+	t.Known, t.Damaged, t.ZKVersion = false, false, 0
 	kept := t.parts[:0:0]
 	for _, p := range t.parts {
 		p.Assigned, p.Assignment = false, kafka.ReplicaAssignment{}
@@ -311,7 +311,7 @@ func (t *Topic) Partitions() []*Partition {
 	return t.parts
 }
 
-// Assignment gives the whole topic as its znode should have it.
+// find gives the index of a partition, or where it belongs.
 func (t *Topic) find(number int32) (int, bool) {
 	if int(number) < len(t.parts) && number >= 0 && t.parts[number].Partition == number {
 		return int(number), true
