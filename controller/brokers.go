@@ -260,7 +260,7 @@ func (c *Controller) onLogDirEvent(ctx context.Context) error {
 
 // readChildren lists a path, re-arming its watch, and reads every child.
 func (c *Controller) readChildren(ctx context.Context, dir string) ([]string, []zkpaths.Node, error) {
-	list, err := c.readOne(ctx, zkpaths.GetChildren, dir, true)
+	list, err := c.listWatched(ctx, dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -77,10 +77,14 @@ func (c *Controller) brokerConfigChanged(ctx context.Context) error {
 // startConfigWatch arms the watch. What is there already needs no handling: a
 // new controller reads a topic's configuration when an election depends on it.
 func (c *Controller) startConfigWatch(ctx context.Context) error {
-	n, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.ConfigChanges, true)
+	n, err := c.listWatched(ctx, zkpaths.ConfigChanges)
 	if err != nil {
 		return err
 	}
+	if n.Code != zkpaths.OK && n.Code != zkpaths.NoNode {
+		return c.denied(zkpaths.ConfigChanges, n)
+	}
+	c.repaired(zkpaths.ConfigChanges)
 	c.configs.seen = setOf(n.Children)
 	return c.brokerConfigChanged(ctx) // it may have changed since it was loaded, unseen
 }
@@ -97,10 +101,14 @@ func setOf(names []string) map[string]bool {
 // partitions elect whose configuration, or the brokers', now allows unclean
 // elections (spec/controller.md §7.14). The notifications stay: brokers purge them.
 func (c *Controller) onConfigChange(ctx context.Context) error {
-	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.ConfigChanges, true)
-	if err != nil || list.Code != zkpaths.OK {
+	list, err := c.listWatched(ctx, zkpaths.ConfigChanges)
+	if err != nil || list.Code == zkpaths.NoNode {
 		return err
 	}
+	if list.Code != zkpaths.OK {
+		return c.denied(zkpaths.ConfigChanges, list)
+	}
+	c.repaired(zkpaths.ConfigChanges)
 	var fresh []string
 	for _, name := range list.Children {
 		path := zkpaths.ConfigChangePath(name)

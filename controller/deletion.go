@@ -17,7 +17,7 @@ import (
 
 // onTopicDeletion looks at the deletion markers (spec/controller.md §7.6).
 func (c *Controller) onTopicDeletion(ctx context.Context) error {
-	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.DeleteTopics, true)
+	list, err := c.listWatched(ctx, zkpaths.DeleteTopics)
 	if err != nil || list.Code == zkpaths.NoNode {
 		return err
 	}

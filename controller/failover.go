@@ -64,7 +64,7 @@ func (c *Controller) failover(ctx context.Context) error {
 	if c.opts.AutoRebalance {
 		c.after(firstBalance, events.AutoPreferredElection{})
 	}
-	return c.startConfigWatch(ctx)
+	return c.without(events.ConfigChange{}, c.startConfigWatch(ctx))
 }
 
 // armAdminWatches waits for the two admin znodes that tools create.
@@ -79,7 +79,7 @@ func (c *Controller) armAdminWatches(ctx context.Context) error {
 // dropChildren deletes notifications that a new controller need not read: it
 // reads the states themselves.
 func (c *Controller) dropChildren(ctx context.Context, dir string) error {
-	n, err := c.readOne(ctx, zkpaths.GetChildren, dir, true)
+	n, err := c.listWatched(ctx, dir)
 	if err != nil || n.Code == zkpaths.NoNode {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *Controller) load(ctx context.Context) error {
 	for _, b := range brokers {
 		c.state.SetBroker(b)
 	}
-	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerTopics, true)
+	list, err := c.listWatched(ctx, zkpaths.BrokerTopics)
 	if err != nil {
 		return fmt.Errorf("loading topics: %w", err)
 	}
@@ -352,7 +352,7 @@ func (c *Controller) electable(ctx context.Context, ps []*statemachine.Partition
 
 // loadDeletions reads the deletion markers (spec/controller.md §3.3 steps 6 and 7).
 func (c *Controller) loadDeletions(ctx context.Context) error {
-	n, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.DeleteTopics, true)
+	n, err := c.listWatched(ctx, zkpaths.DeleteTopics)
 	if err != nil || n.Code == zkpaths.NoNode {
 		return err
 	}
@@ -378,7 +378,7 @@ func (c *Controller) loadDeletions(ctx context.Context) error {
 // broker, or cannot be read or addressed, is reported and left out; unreadable
 // has the ids of such registrations.
 func (c *Controller) readBrokers(ctx context.Context) (brokers []kafka.Broker, unreadable map[kafka.BrokerID]int64, err error) {
-	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerIDs, true)
+	list, err := c.listWatched(ctx, zkpaths.BrokerIDs)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,6 +39,20 @@ func (c *Controller) readOne(ctx context.Context, op zkpaths.ReadOp, path string
 	return nodes[0], nil
 }
 
+// listWatched lists a directory and watches it. Listing leaves no watch on one
+// that somebody removed, so that one is waited for.
+func (c *Controller) listWatched(ctx context.Context, dir string) (zkpaths.Node, error) {
+	n, err := c.readOne(ctx, zkpaths.GetChildren, dir, true)
+	if err != nil || n.Code != zkpaths.NoNode {
+		return n, err
+	}
+	made, err := c.readOne(ctx, zkpaths.Exists, dir, true)
+	if err != nil || made.Code != zkpaths.OK {
+		return n, err
+	}
+	return c.readOne(ctx, zkpaths.GetChildren, dir, true) // it was made between the two looks
+}
+
 // write carries out fenced writes, and records them.
 func (c *Controller) write(ctx context.Context, writes []zkpaths.Write) ([]zkpaths.Outcome, error) {
 	if len(writes) == 0 {

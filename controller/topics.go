@@ -16,7 +16,7 @@ import (
 // listTopics looks which topics came and went (spec/controller.md §7.1).
 func (c *Controller) listTopics(ctx context.Context) error {
 	c.watches.listed = c.opts.Now()
-	list, err := c.readOne(ctx, zkpaths.GetChildren, zkpaths.BrokerTopics, true)
+	list, err := c.listWatched(ctx, zkpaths.BrokerTopics)
 	if err != nil {
 		return err
 	}

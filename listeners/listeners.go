@@ -48,7 +48,8 @@ func fixed(pattern string, ev events.Event) func(string) (events.Event, bool) {
 }
 
 var (
-	children = []zkpaths.NoticeType{zkpaths.NodeChildrenChanged}
+	// A directory that somebody removes takes its watch along; it is waited for.
+	children = []zkpaths.NoticeType{zkpaths.NodeChildrenChanged, zkpaths.NodeDeleted, zkpaths.NodeCreated}
 	changed  = []zkpaths.NoticeType{zkpaths.NodeDataChanged}
 	deleted  = []zkpaths.NoticeType{zkpaths.NodeDeleted}
 	appeared = []zkpaths.NoticeType{zkpaths.NodeCreated, zkpaths.NodeDataChanged}

@@ -19,7 +19,7 @@ import (
 var types = []zkpaths.NoticeType{zkpaths.NodeCreated, zkpaths.NodeDeleted, zkpaths.NodeDataChanged, zkpaths.NodeChildrenChanged}
 
 // TestEvent has, for every kind of path, what each of the four notices becomes;
-// nil is no event.
+// nil is no event. A directory that is watched may be removed and made again.
 func TestEvent(t *testing.T) {
 	type four [4]events.Event // created, deleted, data, children
 	orders3 := kafka.TopicPartition{Topic: "or-d.ers_", Partition: 3}
@@ -31,7 +31,7 @@ func TestEvent(t *testing.T) {
 		"":                  {},
 		"/":                 {},
 
-		"/brokers/ids":             {nil, nil, nil, events.BrokerChange{}},
+		"/brokers/ids":             {events.BrokerChange{}, events.BrokerChange{}, nil, events.BrokerChange{}},
 		"/brokers/ids/":            {},
 		"/brokers/ids/0":           {nil, nil, events.BrokerModifications{Broker: 0}, nil},
 		"/brokers/ids/1001":        {nil, nil, events.BrokerModifications{Broker: 1001}, nil},
@@ -43,7 +43,7 @@ func TestEvent(t *testing.T) {
 		"/brokers/ids/1/x":         {},
 		"/brokers/seqid":           {},
 
-		"/brokers/topics":                                  {nil, nil, nil, events.TopicChange{}},
+		"/brokers/topics":                                  {events.TopicChange{}, events.TopicChange{}, nil, events.TopicChange{}},
 		"/brokers/topics/":                                 {},
 		"/brokers/topics/or-d.ers_":                        {nil, nil, events.PartitionModifications{Topic: "or-d.ers_"}, nil},
 		"/brokers/topics/partitions":                       {nil, nil, events.PartitionModifications{Topic: "partitions"}, nil},
@@ -60,7 +60,7 @@ func TestEvent(t *testing.T) {
 		"/brokers/topics/t/partitions/4294967296/state":    {},
 		"/chroot/brokers/topics/or-d.ers_/partitions/3/st": {},
 
-		"/admin/delete_topics":   {nil, nil, nil, events.TopicDeletion{}},
+		"/admin/delete_topics":   {events.TopicDeletion{}, events.TopicDeletion{}, nil, events.TopicDeletion{}},
 		"/admin/delete_topics/t": {},
 		"/admin/reassign_partitions": {events.ZkPartitionReassignment{}, events.ZkPartitionReassignment{},
 			events.ZkPartitionReassignment{Changed: true}, nil},
@@ -68,11 +68,11 @@ func TestEvent(t *testing.T) {
 			events.PreferredElectionZnode{Changed: true}, nil},
 		"/admin": {},
 
-		"/isr_change_notification":                                    {nil, nil, nil, events.ISRChangeNotification{}},
+		"/isr_change_notification":                                    {events.ISRChangeNotification{}, events.ISRChangeNotification{}, nil, events.ISRChangeNotification{}},
 		"/isr_change_notification/isr_change_0000000000":              {},
-		"/log_dir_event_notification":                                 {nil, nil, nil, events.LogDirEvent{}},
+		"/log_dir_event_notification":                                 {events.LogDirEvent{}, events.LogDirEvent{}, nil, events.LogDirEvent{}},
 		"/log_dir_event_notification/log_dir_event_0000000000":        {},
-		"/config/changes":                                             {nil, nil, nil, events.ConfigChange{}},
+		"/config/changes":                                             {events.ConfigChange{}, events.ConfigChange{}, nil, events.ConfigChange{}},
 		"/config/topics":                                              {},
 		"/config/changes/config_change_0000000000":                    {},
 		"/cluster/id":                                                 {},
