@@ -121,8 +121,8 @@ func (c *Controller) movable(tp kafka.TopicPartition) (*statemachine.Partition, 
 	return p, nil
 }
 
-// readReassignments reads the admin znode with a watch. An unreadable one is
-// reported and left in place; ok is false then.
+// readReassignments reads the admin znode with a watch, and gives its version.
+// An unreadable one is reported and left in place; it counts as empty.
 func (c *Controller) readReassignments(ctx context.Context) (entries []zkpaths.Reassignment, version int32, err error) {
 	nodes, err := c.read(ctx, []zkpaths.Read{
 		{Op: zkpaths.Exists, Path: zkpaths.ReassignPartitions, Watch: true},
