@@ -128,8 +128,7 @@ func (c *Controller) failed(ctx context.Context, batch []events.Event, err error
 			c.resign()
 		}
 		if c.active { // /controller names us still, so nobody was elected
-			log.Error("somebody else wrote /controller_epoch, which fences our writes; giving the role up and electing anew")
-			c.giveUp(ctx)
+			c.suspectFence()
 		}
 	case errors.Is(err, zkpaths.ErrFenceLost):
 		log.WithError(err).Error("nothing can be written safely: giving the role up and electing anew (the epoch continues above every state znode's)")
@@ -263,6 +262,8 @@ func (c *Controller) dispatchActive(ctx context.Context, ev events.Event) error 
 		return c.onArmTopics(ctx)
 	case confirmTimeout:
 		return c.onConfirmTimeout(ctx)
+	case fenceTimeout:
+		return c.onFenceTimeout(ctx)
 	case flushTopics:
 		return nil // the flush follows every event
 	}

@@ -20,6 +20,7 @@ const pauseAfterGivingUp = time.Second
 type office struct {
 	claim    []byte    // payload of our own /controller
 	notUntil time.Time // no candidacy before
+	fenced   bool      // a fenceTimeout will come
 }
 
 // onStartup makes the paths an empty tree lacks and takes part in the election.
@@ -373,5 +374,42 @@ func (c *Controller) onShutdown(ctx context.Context) error {
 	c.resign()
 	c.handBack(ctx)
 	c.office.notUntil = c.opts.Now().Add(time.Hour) // the process is going
+	return nil
+}
+
+// fencePatience is how long we wait, fenced, for the one who raised the epoch
+// to be elected. The original waits for ever.
+const fencePatience = 15 * time.Second
+
+// fenceTimeout is the timer event that ends it.
+type fenceTimeout struct{}
+
+func (fenceTimeout) Kind() events.Kind { return events.ControllerChangeKind }
+func (fenceTimeout) Name() string      { return "FenceTimeout" }
+
+// suspectFence: our writes are fenced although /controller names us. Somebody
+// wrote /controller_epoch by hand, or is about to be elected.
+func (c *Controller) suspectFence() {
+	if c.office.fenced {
+		return
+	}
+	c.office.fenced = true
+	c.log.WithField("path", zkpaths.ControllerEpoch).WithField("remedy", "delete /controller to have an election at once").
+		Error("somebody else wrote /controller_epoch, which fences our writes; if nobody is elected, the role is given up")
+	c.timers.After(fencePatience, fenceTimeout{})
+}
+
+// onFenceTimeout gives the role up if the fence is still not ours.
+func (c *Controller) onFenceTimeout(ctx context.Context) error {
+	c.office.fenced = false
+	n, err := c.readOne(ctx, zkpaths.GetData, zkpaths.ControllerEpoch, false)
+	if err != nil {
+		return err
+	}
+	if n.Code == zkpaths.OK && n.Stat.Version == c.state.EpochVersion {
+		return nil // another term of ours
+	}
+	c.log.Error("our writes are still fenced; giving the role up and electing anew")
+	c.giveUp(ctx)
 	return nil
 }

@@ -290,6 +290,7 @@ func (c *Controller) topicRead(ctx context.Context, topic string, n zkpaths.Node
 		c.reportOnce(zkpaths.TopicPath(topic), "has lost its partitions", fmt.Sprintf("what was known of them stands until the node holds them again, %d in number; delete the topic if it is not wanted", len(t.Partitions())))
 		return nil
 	}
+	repaired := t.Damaged
 	t.Damaged, t.ZKVersion = false, n.Stat.Version
 	var added []zkpaths.PartitionAssignment
 	for _, p := range node.Partitions {
@@ -311,7 +312,10 @@ func (c *Controller) topicRead(ctx context.Context, topic string, n zkpaths.Node
 		return nil
 	}
 	c.log.WithField("topic", topic).WithField("partitions", len(ps)).Info("new partitions")
-	return c.createOrAdopt(ctx, ps)
+	if repaired {
+		return c.createOrAdopt(ctx, ps)
+	}
+	return c.createPartitions(ctx, ps) // a leftover state stays for the next failover (spec/controller.md §10.2, C-032)
 }
 
 // createOrAdopt takes partitions into service that this controller did not know:

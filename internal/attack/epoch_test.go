@@ -3,6 +3,7 @@ package attack
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -24,6 +25,7 @@ func TestEpochTampered(t *testing.T) {
 			a := start(t, kafka.V3_9IV0, false)
 			tamper(a)
 			a.w.Crash(2)
+			a.fenced(t)
 			a.pass("a broker's death after it")
 			if err := a.w.Start(2, nil); err != nil {
 				t.Fatal(err)
@@ -36,6 +38,7 @@ func TestEpochTampered(t *testing.T) {
 			a := start(t, kafka.V3_9IV0, false)
 			a.put(zkpaths.ControllerEpoch, []byte(garbage))
 			a.w.Crash(2)
+			a.fenced(t)
 			if err := a.settle(); err != nil {
 				t.Fatal(err)
 			}
@@ -55,6 +58,16 @@ func TestEpochTampered(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fenced lets the time pass that a fenced controller waits for whoever raised
+// the epoch.
+func (a *attack) fenced(t *testing.T) {
+	t.Helper()
+	if err := a.settle(); err != nil {
+		t.Fatal(err)
+	}
+	a.w.Advance(20 * time.Second)
 }
 
 func (a *attack) remove(path string) {
