@@ -74,7 +74,8 @@ func (b *kafkaBroker) again(t *testing.T) { b.child = start(t, b.name, b.argv...
 func kafkaClient(t *testing.T, seeds ...string) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.RetryTimeout(patience), kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.RecordDeliveryTimeout(patience), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+		// A broker on a busy machine may learn of a new topic a second after its leader was elected.
+		kgo.RecordDeliveryTimeout(patience), kgo.UnknownTopicRetries(-1), kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
