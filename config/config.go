@@ -49,6 +49,7 @@ type Config struct {
 	Admin                  string            // zkc.admin: HOST:PORT of metrics, probes and pprof; "" is off
 	LogLevel               string            // zkc.log.level
 	LogFormat              string            // zkc.log.format: text or json
+	ZKDigest               string            // zkc.zk.digest: USER:PASSWORD for ZooKeeper's digest scheme; "" is no credentials
 	ZKBatch                int               // zkc.zk.batch: writes per ZooKeeper transaction; 0 is the built-in limit, 1 Kafka's order
 	settings               []Setting         // in table order
 	unknown                []string          // keys of the file that no row of the table names
@@ -227,7 +228,16 @@ func (c *Config) nameListeners() {
 }
 
 // Settings gives every key, value and origin in the order of the table.
-func (c *Config) Settings() []Setting { return slices.Clone(c.settings) }
+// The password of zkc.zk.digest is not among them.
+func (c *Config) Settings() []Setting {
+	out := slices.Clone(c.settings)
+	for i := range out {
+		if user, _, ok := strings.Cut(out[i].Value, ":"); ok && out[i].Key == digestKey {
+			out[i].Value = user + ":(hidden)"
+		}
+	}
+	return out
+}
 
 // Given tells whether a key was set by anything but its default.
 func (c *Config) Given(key string) bool { return c.find(key).Origin != "default" }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -69,6 +70,7 @@ var table = []row{
 	{"zkc.admin", "", "HOST:PORT with a loopback host, such as 127.0.0.1:9097; port 0 takes a free one", nil, loopback},
 	{"zkc.log.level", "info", "one of error, warn, info, debug, trace", nil, oneOf(func(c *Config) *string { return &c.LogLevel }, "error", "warn", "info", "debug", "trace")},
 	{"zkc.log.format", "text", "text or json", nil, oneOf(func(c *Config) *string { return &c.LogFormat }, "text", "json")},
+	{digestKey, "", "USER:PASSWORD; better in a file or in ZKC_ZK_DIGEST than elsewhere", nil, digest},
 	{"zkc.zk.batch", "0", "a whole number from 0 on; 0 is the built-in limit, 1 writes one by one as Kafka does", nil, whole(0, 100_000, func(c *Config) *int { return &c.ZKBatch })},
 }
 
@@ -274,5 +276,16 @@ func loopback(c *Config, value string) error {
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("the host is not on loopback")
 	}
+	return nil
+}
+
+// digestKey has the credentials that ZooKeeper's digest scheme takes.
+const digestKey = "zkc.zk.digest"
+
+func digest(c *Config, value string) error {
+	if user, password, ok := strings.Cut(value, ":"); value != "" && (!ok || user == "" || password == "") {
+		return errors.New("it is not of the form USER:PASSWORD")
+	}
+	c.ZKDigest = value
 	return nil
 }

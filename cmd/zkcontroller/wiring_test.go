@@ -111,6 +111,27 @@ func TestStoreOptions(t *testing.T) {
 	}
 }
 
+// With credentials, nodes can belong to their creator.
+func TestStoreCredentials(t *testing.T) {
+	c, err := config.Load(config.Source{Flags: map[string]config.Flag{"zookeeper.connect": {Name: "zookeeper", Value: "zk:2181"},
+		"zookeeper.set.acl": {Name: "x", Value: "true"}, "zkc.zk.digest": {Name: "x", Value: "kafka:se:cret"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt, err := storeOptions(c, quietLog())
+	if err != nil || !opt.SecureACL || len(opt.Auth) != 1 || opt.Auth[0].Scheme != "digest" || string(opt.Auth[0].Data) != "kafka:se:cret" {
+		t.Errorf("%+v, %v", opt, err)
+	}
+	for _, s := range c.Settings() {
+		if strings.Contains(s.Value, "cret") {
+			t.Errorf("%s shows the password: %s", s.Key, s.Value)
+		}
+	}
+	if _, err := config.Load(config.Source{Flags: map[string]config.Flag{"zkc.zk.digest": {Name: "x", Value: "kafka"}}}); err == nil {
+		t.Error("credentials without a password are taken")
+	}
+}
+
 func TestRandomTopicIDs(t *testing.T) {
 	seen := map[kafka.TopicID]bool{}
 	for range 2000 {

@@ -18,13 +18,17 @@ func storeOptions(c *config.Config, log logrus.FieldLogger) (zkstore.Options, er
 	if err != nil {
 		return zkstore.Options{}, withCode(2, err)
 	}
-	if c.ZooKeeperSetACL { // every create would be refused, and nobody elected
-		return zkstore.Options{}, usageError("zookeeper.set.acl=true needs a connection to ZooKeeper that is authenticated (SASL), which is not supported; set it to false")
+	if c.ZooKeeperSetACL && c.ZKDigest == "" { // every create would be refused, and nobody elected
+		return zkstore.Options{}, usageError("zookeeper.set.acl=true needs an authenticated connection to ZooKeeper: give zkc.zk.digest=USER:PASSWORD (SASL is not supported), or set it to false")
 	}
-	return zkstore.Options{
+	opt := zkstore.Options{
 		Servers: servers, Chroot: chroot, SessionTimeout: c.ZooKeeperSession, ConnectTimeout: c.ZooKeeperConnection,
-		Batch: c.ZKBatch, Log: log,
-	}, nil
+		Batch: c.ZKBatch, SecureACL: c.ZooKeeperSetACL, Log: log,
+	}
+	if c.ZKDigest != "" {
+		opt.Auth = []zkstore.Auth{{Scheme: "digest", Data: []byte(c.ZKDigest)}}
+	}
+	return opt, nil
 }
 
 // dialZooKeeper opens a session for a tool. Watches are not used.
