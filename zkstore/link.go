@@ -187,15 +187,18 @@ func (w *wire) clamp(t time.Time) time.Time {
 func (w *wire) Write(p []byte) (int, error) {
 	w.link.packets.Add(1)
 	w.link.written.Add(int64(len(p)))
-	if _, err := w.Conn.Write(p); err != nil {
-		w.link.fail(fmt.Errorf("write to %s: %w", w.addr, err))
-		w.Conn.Close()
-	}
+	// Told before it is on the socket: told after, the answer could be there
+	// first, and the word be taken for the next multi's. The library writes on one
+	// goroutine, so what is asked for now comes behind.
 	if len(p) >= 12 && w.open.Load() && int32(binary.BigEndian.Uint32(p[8:])) == zkwire.OpMulti {
 		select {
 		case w.link.sent <- struct{}{}:
 		default:
 		}
+	}
+	if _, err := w.Conn.Write(p); err != nil {
+		w.link.fail(fmt.Errorf("write to %s: %w", w.addr, err))
+		w.Conn.Close()
 	}
 	return len(p), nil
 }
