@@ -482,6 +482,7 @@ func TestTimeouts(t *testing.T) {
 				defer s.Close()
 				nc := ln.dial()
 				defer nc.Close()
+				synctest.Wait() // until it is accepted
 				start := time.Now()
 				c.client(nc)
 				for s.Connections() > 0 {
