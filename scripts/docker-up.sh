@@ -17,6 +17,17 @@ fail() {
 # The client's version says nothing; only "info" asks the daemon.
 answers() { docker info >/dev/null 2>&1; }
 
+# A daemon that was killed leaves its pid file, and the next one refuses to start.
+# Nothing stands behind the file if that process runs no dockerd (any more).
+forget_killed() {
+  local file=/var/run/docker.pid
+  [ -e "$file" ] || return 0
+  case $(readlink "/proc/$(cat "$file")/exe" 2>/dev/null) in
+    */dockerd) ;;
+    *) rm -f "$file" /var/run/docker/containerd/containerd.pid ;;
+  esac
+}
+
 start() {
   [ "$(id -u)" = 0 ] || fail "no daemon answers, and only root may start one; start Docker (or join group docker)"
   if ! command -v dockerd >/dev/null; then
@@ -25,6 +36,7 @@ start() {
     { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
       install -y -q --no-install-recommends docker.io iptables; } >"$log" 2>&1 || fail "apt-get failed, see $log"
   fi
+  forget_killed
   setsid nohup dockerd >"$log" 2>&1 </dev/null &
   local pid=$! i
   for ((i = 0; i < 300; i++)); do
