@@ -111,6 +111,19 @@ realparts() {
   return "$code"
 }
 
+# composed starts docker-compose.yml once, on ports of its own, creates a topic
+# and takes it all down again. Without Docker it does the same with processes.
+composed() {
+  export ZKC_PORT_ZOOKEEPER=28181 ZKC_PORT_CONTROLLER=28190 ZKC_PORT_BROKER1=28191 ZKC_PORT_BROKER2=28192 ZKC_PORT_BROKER3=28193
+  local code=0
+  scripts/up.sh 2>"$out/compose.log" &&
+    bin/zkcontroller topics create --yes --zookeeper 127.0.0.1:28181 --topic orders --partitions 3 --replication-factor 3 &&
+    bin/zkcontroller status --zookeeper 127.0.0.1:28181 || code=1
+  [ "$code" = 0 ] || tail -20 "$out/compose.log"
+  scripts/down.sh 2>>"$out/compose.log" || code=1
+  return "$code"
+}
+
 # All in one function: the shell has read it before anything runs.
 main() {
   step "real parts" realparts
@@ -118,6 +131,7 @@ main() {
   mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
   step "tests, race detector on" gotest race.log -race -count=1 -timeout 15m -- "${packages[@]}"
   step "container and process tests" gotest real.log -count=1 -timeout 12m -- ./internal/realtests/...
+  step compose composed
   step fuzz fuzz
   step lint scripts/lint.sh
   shared=${ZKC_SHARED:-../shared}
