@@ -34,7 +34,7 @@ start() {
     command -v apt-get >/dev/null || fail "dockerd is missing; install Docker"
     echo "docker: installing docker.io" >&2
     { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
-      install -y -q --no-install-recommends docker.io iptables; } >"$log" 2>&1 || fail "apt-get failed, see $log"
+      install -y -q --no-install-recommends docker.io iptables docker-compose; } >"$log" 2>&1 || fail "apt-get failed, see $log"
   fi
   forget_killed
   setsid nohup dockerd >"$log" 2>&1 </dev/null &

@@ -34,6 +34,10 @@ if wants java || wants kafka; then
   fi
 fi
 # Debian's own ZooKeeper, of another release than the jars.
+if wants docker && ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+    install -y -q --no-install-recommends docker-compose; } >>.cache/apt.log 2>&1 || echo "real parts: no docker-compose, see .cache/apt.log" >&2
+fi
 if wants java && [ ! -e /usr/share/java/zookeeper.jar ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
     install -y -q --no-install-recommends zookeeper; } >>.cache/apt.log 2>&1 || echo "real parts: no Debian ZooKeeper, see .cache/apt.log" >&2
