@@ -24,27 +24,8 @@ step() { # NAME COMMAND...: run it, tell how long it took, go on if it fails
   fi
 }
 
-# gotest LOG FLAGS... -- PACKAGES...: go test -v into a log; print its closing
-# lines and every failure. On a crowded machine a time-out of a real server may
-# fail a test, so packages that failed get a second run, alone, and are named.
+# gotest LOG ARGS...: go test -v into a log; print its closing lines and every failure.
 gotest() {
-  local name=$1 flags=() code again
-  shift
-  while [ "$1" != -- ]; do
-    flags+=("$1")
-    shift
-  done
-  shift
-  gotest_once "$name" "${flags[@]}" "$@"
-  code=$?
-  [ "$code" != 0 ] || return 0
-  mapfile -t again < <(awk '$1 == "FAIL" && NF >= 2 && $2 !~ /\[/ {print $2}' "$out/$name" | sort -u)
-  [ ${#again[@]} -gt 0 ] && [ ${#again[@]} -le 3 ] || return "$code"
-  echo "failed once, second run alone: ${again[*]}"
-  gotest_once "again-$name" "${flags[@]}" -p 1 "${again[@]}"
-}
-
-gotest_once() { # LOG ARGS...
   local log=$out/$1
   shift
   $go test -v "$@" >"$log" 2>&1
@@ -129,8 +110,8 @@ main() {
   step "real parts" realparts
   step build env CGO_ENABLED=0 "$go" build -trimpath -o bin/zkcontroller ./cmd/zkcontroller
   mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
-  step "tests, race detector on" gotest race.log -race -count=1 -timeout 15m -- "${packages[@]}"
-  step "container and process tests" gotest real.log -count=1 -timeout 12m -- ./internal/realtests/...
+  step "tests, race detector on" gotest race.log -race -count=1 -timeout 15m "${packages[@]}"
+  step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
   step compose composed
   step fuzz fuzz
   step lint scripts/lint.sh
