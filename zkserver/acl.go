@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/zkcontroller/zkcontroller/zkwire"
 )
 
 // Permissions of an ACL entry.
@@ -17,10 +19,7 @@ const (
 )
 
 // ACL is one entry of a node's access list.
-type ACL struct {
-	Perms      int32
-	Scheme, ID string
-}
+type ACL = zkwire.ACL
 
 // OpenACL lets everyone do everything.
 func OpenACL() []ACL { return []ACL{{Perms: PermAll, Scheme: "world", ID: "anyone"}} }
@@ -108,7 +107,7 @@ func fixACL(who Who, acl []ACL) []ACL {
 			found := false
 			for _, id := range who.Identities {
 				if id.Scheme != "ip" && id.Scheme != "super" {
-					add(ACL{a.Perms, id.Scheme, id.ID})
+					add(ACL{Perms: a.Perms, Scheme: id.Scheme, ID: id.ID})
 					found = true
 				}
 			}

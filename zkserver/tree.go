@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/zkcontroller/zkcontroller/zkwire"
 )
 
 // Code is an error code of ZooKeeper's protocol; it is an error, so that it
@@ -45,13 +47,8 @@ func (c Code) String() string {
 func (c Code) Error() string { return c.String() }
 
 // Stat is what ZooKeeper tells about a node. Times are milliseconds.
-type Stat struct {
-	Czxid, Mzxid, Ctime, Mtime  int64
-	Version, Cversion, Aversion int32
-	EphemeralOwner              int64 // the session; 0 also for container and TTL nodes
-	DataLength, NumChildren     int32
-	Pzxid                       int64
-}
+// EphemeralOwner is 0 for container and TTL nodes, too.
+type Stat = zkwire.Stat
 
 // Mode is the kind of node a create makes; the values are the flags of the protocol.
 type Mode int32

@@ -107,7 +107,7 @@ func (s *script) op(t *testing.T, words []string) Op {
 		for _, e := range strings.Split(v, ",") {
 			if p := strings.Split(e, "!"); len(p) == 3 {
 				perms, _ := strconv.Atoi(p[2])
-				op.ACL = append(op.ACL, ACL{int32(perms), p[0], p[1]})
+				op.ACL = append(op.ACL, ACL{Perms: int32(perms), Scheme: p[0], ID: p[1]})
 			}
 		}
 	}
