@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
@@ -60,7 +61,7 @@ func (c *Controller) loadBrokerConfigs(ctx context.Context) error {
 	return nil
 }
 
-// brokerConfigChanged lets partitions elect that an unclean election may help now.
+// brokerConfigChanged asks for elections where an unclean one may help now.
 func (c *Controller) brokerConfigChanged(ctx context.Context) error {
 	was := c.uncleanDefault()
 	if err := c.loadBrokerConfigs(ctx); err != nil {
@@ -70,8 +71,8 @@ func (c *Controller) brokerConfigChanged(ctx context.Context) error {
 		return nil
 	}
 	c.log.Info("unclean leader elections are allowed by default now")
-	_, err := c.triggerOnline(ctx, "")
-	return err
+	c.queue.Put(events.UncleanElectionEnabled{})
+	return nil
 }
 
 // startConfigWatch arms the watch. What is there already needs no handling: a
@@ -97,9 +98,10 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// onConfigChange reads the notifications that came since the last look and lets
-// partitions elect whose configuration, or the brokers', now allows unclean
-// elections (spec/controller.md §7.14). The notifications stay: brokers purge them.
+// onConfigChange reads the notifications that came since the last look and asks
+// for elections where the configuration of a topic, or the brokers', now allows
+// unclean ones (spec/controller.md §7.14). The notifications stay: brokers purge
+// them. One that could not be followed counts as unseen, and the look is repeated.
 func (c *Controller) onConfigChange(ctx context.Context) error {
 	list, err := c.listWatched(ctx, zkpaths.ConfigChanges)
 	if err != nil || list.Code == zkpaths.NoNode {
@@ -109,48 +111,71 @@ func (c *Controller) onConfigChange(ctx context.Context) error {
 		return c.denied(zkpaths.ConfigChanges, list)
 	}
 	c.repaired(zkpaths.ConfigChanges)
+	c.goneExcept(zkpaths.ConfigChanges, list.Children)
 	var fresh []string
 	for _, name := range list.Children {
-		path := zkpaths.ConfigChangePath(name)
-		if _, ok := zkpaths.SequenceNumber(path, zkpaths.ConfigChangePrefix); ok && !c.configs.seen[name] {
-			fresh = append(fresh, path)
+		if _, ok := zkpaths.SequenceNumber(zkpaths.ConfigChangePath(name), zkpaths.ConfigChangePrefix); ok && !c.configs.seen[name] {
+			fresh = append(fresh, name)
 		}
 	}
-	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, fresh, func(p string) string { return p }, false))
+	nodes, err := c.read(ctx, readsOf(zkpaths.GetData, fresh, zkpaths.ConfigChangePath, false))
 	if err != nil {
 		return err
 	}
-	c.configs.seen = setOf(list.Children)
-	topics := map[string]bool{}
+	seen, followed := setOf(list.Children), map[string]bool{}
+	var failed error
 	for i, n := range nodes {
-		if n.Code != zkpaths.OK {
-			continue
+		err := c.followConfigChange(ctx, zkpaths.ConfigChangePath(fresh[i]), n, followed)
+		if isFatal(err) {
+			return err
 		}
-		change, err := zkpaths.DecodeConfigChange(fresh[i], n.Data)
 		if err != nil {
-			c.report(err)
-			continue
-		}
-		if change.EntityPath == defaultBroker || zkpaths.EntityConfigPath(change.EntityPath) == zkpaths.BrokerConfigPath(c.opts.ID) {
-			if err := c.brokerConfigChanged(ctx); err != nil {
-				return err
-			}
-		}
-		if name, ok := strings.CutPrefix(change.EntityPath, "topics/"); ok && !topics[name] && c.state.Topic(name) != nil {
-			topics[name] = true
-			if err := c.topicConfigChanged(ctx, name); err != nil {
-				return err
-			}
+			delete(seen, fresh[i])
+			failed = err
 		}
 	}
-	return nil
+	c.configs.seen = seen
+	return failed
+}
+
+// followConfigChange looks at the entity that a notification names, unless it
+// is among those followed already.
+func (c *Controller) followConfigChange(ctx context.Context, path string, n zkpaths.Node, followed map[string]bool) error {
+	switch n.Code {
+	case zkpaths.OK:
+	case zkpaths.NoNode:
+		return nil // purged
+	default:
+		return c.denied(path, n)
+	}
+	change, err := zkpaths.DecodeConfigChange(path, n.Data)
+	if err != nil {
+		c.report(err)
+		return nil
+	}
+	c.repaired(path)
+	entity := change.EntityPath
+	topic, isTopic := strings.CutPrefix(entity, "topics/")
+	switch {
+	case followed[entity]:
+		return nil
+	case entity == defaultBroker, zkpaths.EntityConfigPath(entity) == zkpaths.BrokerConfigPath(c.opts.ID):
+		err = c.brokerConfigChanged(ctx)
+	case isTopic && c.state.Topic(topic) != nil:
+		err = c.topicConfigChanged(ctx, topic)
+	}
+	followed[entity] = err == nil
+	return err
 }
 
 func (c *Controller) topicConfigChanged(ctx context.Context, topic string) error {
 	path := zkpaths.TopicConfigPath(topic)
 	n, err := c.readOne(ctx, zkpaths.GetData, path, false)
-	if err != nil || n.Code != zkpaths.OK {
+	if err != nil || n.Code == zkpaths.NoNode {
 		return err
+	}
+	if n.Code != zkpaths.OK {
+		return c.denied(path, n)
 	}
 	config, err := zkpaths.DecodeConfig(path, n.Data)
 	if err != nil {
@@ -162,5 +187,14 @@ func (c *Controller) topicConfigChanged(ctx context.Context, topic string) error
 		return nil
 	}
 	c.log.WithField("topic", topic).Info("unclean leader elections are allowed for the topic now")
-	return c.onTopicUncleanElectionEnabled(ctx, topic)
+	c.queue.Put(events.TopicUncleanElectionEnabled{Topic: topic})
+	return nil
+}
+
+// onUncleanElectionEnabled elects leaders for what has none, of one topic or of
+// all ("") (spec/controller.md §7.14). Whether an election may be unclean is
+// looked up then: this event is only the occasion.
+func (c *Controller) onUncleanElectionEnabled(ctx context.Context, topic string) error {
+	_, err := c.triggerOnline(ctx, topic)
+	return err
 }

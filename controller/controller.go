@@ -183,7 +183,8 @@ func isLook(ev events.Event) bool {
 	switch ev.(type) {
 	case events.BrokerChange, events.BrokerModifications, events.TopicChange, events.PartitionModifications, events.TopicDeletion,
 		events.ISRChangeNotification, events.LogDirEvent, events.ConfigChange, events.ControllerChange, events.Reelect, events.Startup,
-		events.ZkPartitionReassignment, events.PreferredElectionZnode, events.PartitionReassignmentISRChange, armTopics:
+		events.ZkPartitionReassignment, events.PreferredElectionZnode, events.PartitionReassignmentISRChange,
+		events.UncleanElectionEnabled, events.TopicUncleanElectionEnabled, armTopics:
 		return true
 	}
 	return false
@@ -243,9 +244,9 @@ func (c *Controller) dispatchActive(ctx context.Context, ev events.Event) error 
 	case events.AutoPreferredElection:
 		return c.onAutoPreferredElection(ctx)
 	case events.UncleanElectionEnabled:
-		return c.onUncleanElectionEnabled(ctx)
+		return c.onUncleanElectionEnabled(ctx, "")
 	case events.TopicUncleanElectionEnabled:
-		return c.onTopicUncleanElectionEnabled(ctx, e.Topic)
+		return c.onUncleanElectionEnabled(ctx, e.Topic)
 	case events.PartitionReassignmentISRChange:
 		return c.onReassignmentISRChange(ctx, []kafka.TopicPartition{e.Partition})
 	case events.ZkPartitionReassignment:

@@ -213,16 +213,3 @@ func (c *Controller) onAutoPreferredElection(ctx context.Context) error {
 	}
 	return nil
 }
-
-// onUncleanElectionEnabled: the process's own default became true (§7.14).
-func (c *Controller) onUncleanElectionEnabled(ctx context.Context) error {
-	c.opts.UncleanElection = true
-	_, err := c.triggerOnline(ctx, "")
-	return err
-}
-
-// onTopicUncleanElectionEnabled: a topic's configuration made it legal.
-func (c *Controller) onTopicUncleanElectionEnabled(ctx context.Context, topic string) error {
-	_, err := c.triggerOnline(ctx, topic)
-	return err
-}

@@ -58,7 +58,7 @@ type (
 	LogDirEvent            struct{} // children of /log_dir_event_notification
 	ConfigChange           struct{} // children of /config/changes
 	AutoPreferredElection  struct{} // timer
-	UncleanElectionEnabled struct{} // unclean.leader.election.enable of the process became true
+	UncleanElectionEnabled struct{} // the brokers' configuration made unclean elections legal
 )
 
 // Events that name a path's entity.

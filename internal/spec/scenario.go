@@ -286,8 +286,6 @@ func (s *Scenario) disturb(cmd string, words []string) error {
 		return s.dirFail(words)
 	case "tick":
 		return s.put(events.AutoPreferredElection{})
-	case "unclean-enabled":
-		return s.put(events.UncleanElectionEnabled{})
 	case "advance":
 		d, err := time.ParseDuration(strings.Join(words, ""))
 		s.w.Advance(d)
