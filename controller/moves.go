@@ -408,6 +408,9 @@ func (c *Controller) replicasOffline(ctx context.Context, rs []statemachine.Repl
 			}
 			c.setReplica(step.Replica, statemachine.OfflineReplica)
 		}
+		for _, r := range res.Silent {
+			c.setReplica(r, statemachine.OfflineReplica) // or its topic's deletion would wait for the next controller
+		}
 		c.reportReplicas(statemachine.OfflineReplica, res.Done, res.Failures)
 		if len(res.Retry) > 0 {
 			lost++

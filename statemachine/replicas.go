@@ -40,7 +40,7 @@ type ISRPlan struct {
 	Steps    []ISRChange
 	Later    []Replica // wait for the write of their partition
 	Failures []Failure
-	Silent   []Replica // of a topic being deleted whose state is gone: nothing happens to them
+	Silent   []Replica // of a topic being deleted whose state cannot be read: they go offline, and nobody is told of an ISR
 }
 
 // ISRResult is a settled ISRPlan.
@@ -49,7 +49,7 @@ type ISRResult struct {
 	Next     []Replica   // to be planned with the leadership that Done has for their partition
 	Retry    []Replica   // somebody wrote first: read and choose again
 	Failures []Failure
-	Silent   []Replica
+	Silent   []Replica // as in the plan
 }
 
 // PlanRemovals decides how the given replicas, all with cached leadership,
