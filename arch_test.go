@@ -46,6 +46,8 @@ var mayImport = []importRule{
 	{"dashboard", []string{"statemachine"}, false},
 	{"config", nil, false},
 	{"sim", anythingButCmd, false},
+	{"assembly", anythingButCmd, false},
+	{"zktest", anythingButCmd, false},
 	{"internal", anythingButCmd, false},
 	{"cmd", anything, false},
 }

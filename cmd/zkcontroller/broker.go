@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -10,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -44,8 +42,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		if err := needZooKeeper(c); err != nil {
 			return err
 		}
-		var all []brokerPlan
-		patience := time.Duration(0) // as long as controlled shutdown takes
+		o := assembly.BrokersOptions{Log: log, Admin: c.Admin}
 		switch {
 		case *idList != "" && c.Given("broker.id"):
 			return usageError("--ids and broker.id: give one")
@@ -54,30 +51,38 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		case *record != "" && !*controller:
 			return usageError("--record goes with --controller")
 		case *idList != "":
-			all, err = plansOfIDs(*idList, *portBase, *profile, c)
-			patience = idsPatience
+			o.Brokers, err = plansOfIDs(*idList, *portBase, *profile, c)
+			o.Patience = idsPatience // else as long as controlled shutdown takes
 		case f.Changed("profile") || f.Changed("port-base"):
 			return usageError("--profile and --port-base go with --ids; a configuration has inter.broker.protocol.version and listeners")
 		default:
-			all, err = planOfConfig(c)
+			o.Brokers, err = planOfConfig(c)
 		}
 		if err != nil {
 			return err
 		}
-		run := brokerRun{config: c, log: log, patience: patience, controller: *controller, record: *record}
-		return run.brokers(cmd.Context(), all)
+		if o.ZooKeeper, err = storeOptions(c, log); err != nil {
+			return err
+		}
+		if *controller {
+			candidate, err := controllerOptions(c, log)
+			if err != nil {
+				return err
+			}
+			candidate.Record = *record
+			o.Candidate = &candidate
+		}
+		all, err := assembly.NewBrokers(cmd.Context(), o)
+		if err != nil {
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			return err
+		}
+		return all.Run(cmd.Context())
 	}
 	cmd.AddCommand(brokerFaultCommand())
 	return cmd
-}
-
-// brokerPlan is one broker to run: where it listens, and how it behaves.
-type brokerPlan struct {
-	bind    []config.Endpoint
-	options brokers.Options
-	// likeReal: it makes /cluster/id if nobody has, and claims logDirs.
-	likeReal bool
-	logDirs  []string
 }
 
 // With --ids nobody waits for Kafka's three times five seconds when there is no
@@ -87,7 +92,7 @@ const (
 	idsPatience     = 4500 * time.Millisecond
 )
 
-func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]brokerPlan, error) {
+func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]assembly.BrokerOptions, error) {
 	ids, err := parseIDs(list)
 	if err != nil {
 		return nil, err
@@ -99,7 +104,7 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 	if err != nil {
 		return nil, usageError("--profile: %w, or A, B, C", err)
 	}
-	var all []brokerPlan
+	var all []assembly.BrokerOptions
 	for _, id := range ids {
 		port := 0
 		if portBase != 0 {
@@ -108,19 +113,19 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 			}
 		}
 		name := kafka.Plaintext.String()
-		p := brokerPlan{
-			bind:    []config.Endpoint{{Name: name, Protocol: name, Host: "127.0.0.1", Port: port}},
-			options: brokerOptions(c, id, v, []kafka.Endpoint{{Listener: name, Host: "127.0.0.1", Port: int32(port)}}),
+		p := assembly.BrokerOptions{
+			Bind:   []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))},
+			Broker: brokerOptions(c, id, v, []kafka.Endpoint{{Listener: name, Host: "127.0.0.1", Port: int32(port)}}),
 		}
 		if !c.Given("controlled.shutdown.retry.backoff.ms") {
-			p.options.ControlledShutdown.RetryBackoff = idsRetryBackoff
+			p.Broker.ControlledShutdown.RetryBackoff = idsRetryBackoff
 		}
 		all = append(all, p)
 	}
 	return all, nil
 }
 
-func planOfConfig(c *config.Config) ([]brokerPlan, error) {
+func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {
 	if c.BrokerID < 0 {
 		return nil, usageError("no broker: give --ids, or --config with broker.id")
 	}
@@ -128,35 +133,34 @@ func planOfConfig(c *config.Config) ([]brokerPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLogDirs(c.LogDirs, c.BrokerID); err != nil {
-		return nil, err
-	}
-	p := brokerPlan{likeReal: true, logDirs: c.LogDirs}
+	p := assembly.BrokerOptions{LikeReal: true, LogDirs: c.LogDirs}
+	var bind []config.Endpoint
 	for _, l := range c.Listeners {
 		if l.Protocol != kafka.Plaintext.String() {
 			return nil, usageError("listener %s: emulated brokers serve PLAINTEXT only", l)
 		}
-		p.bind = append(p.bind, l)
+		bind = append(bind, l)
 	}
-	if len(p.bind) == 0 {
+	if len(bind) == 0 {
 		name := kafka.Plaintext.String()
-		p.bind = []config.Endpoint{{Name: name, Protocol: name, Port: 9092}} // Kafka's default of listeners
+		bind = []config.Endpoint{{Name: name, Protocol: name, Port: 9092}} // Kafka's default of listeners
 	}
 	var advertised []kafka.Endpoint
-	for _, l := range p.bind {
+	for _, l := range bind {
+		p.Bind = append(p.Bind, hostPort(l))
 		e := kafka.Endpoint{Listener: l.Name, Host: l.Host, Port: int32(l.Port)}
 		for _, a := range c.AdvertisedListeners {
 			if a.Name == l.Name {
 				e.Host, e.Port = a.Host, int32(a.Port)
 			}
 		}
-		if e.Host, err = reachableHost(e.Host); err != nil {
+		if e.Host, err = assembly.ReachableHost(e.Host); err != nil {
 			return nil, fmt.Errorf("listener %s: %w; give advertised.listeners", l, err)
 		}
 		advertised = append(advertised, e)
 	}
-	p.options = brokerOptions(c, kafka.BrokerID(c.BrokerID), v, advertised)
-	return []brokerPlan{p}, nil
+	p.Broker = brokerOptions(c, kafka.BrokerID(c.BrokerID), v, advertised)
+	return []assembly.BrokerOptions{p}, nil
 }
 
 func brokerOptions(c *config.Config, id kafka.BrokerID, v kafka.ProtocolVersion, advertised []kafka.Endpoint) brokers.Options {
@@ -195,101 +199,4 @@ func parseIDs(list string) ([]kafka.BrokerID, error) {
 		}
 	}
 	return ids, nil
-}
-
-// brokerRun is one process of emulated brokers.
-type brokerRun struct {
-	config     *config.Config
-	log        *logrus.Logger
-	patience   time.Duration // for brokers that leave; 0 has no limit
-	controller bool          // the one broker is a candidate, too
-	record     string
-}
-
-// brokers runs all of them until each has ended. One that fails leaves the
-// others alone; a signal asks all to leave in good order, and those that have
-// not left after patience end like crashed ones.
-func (r brokerRun) brokers(ctx context.Context, all []brokerPlan) error {
-	host := brokers.NewHost(r.log)
-	var running []*emulated
-	defer func() {
-		for _, e := range running {
-			e.close()
-		}
-	}()
-	for _, p := range all {
-		e, err := newEmulated(ctx, r.config, r.log, p)
-		if e != nil {
-			running = append(running, e)
-		}
-		if err == nil {
-			err = e.join(host)
-		}
-		if err == nil && r.controller {
-			e.candidate, err = newCandidate(ctx, r.config, r.log, r.record)
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("broker %d: %w", p.options.ID, err)
-		}
-	}
-	var candidate *candidate // of the one broker
-	if r.controller {
-		candidate = running[0].candidate
-	}
-	stopAdmin, err := serveBrokerAdmin(r.config.Admin, host, candidate, r.log)
-	if err != nil {
-		return err
-	}
-	defer stopAdmin()
-	for _, e := range running {
-		e.watchSession()
-	}
-	if r.controller {
-		id := running[0].node.ID()
-		candidate.run(ctx, func(ctx context.Context) bool {
-			s, err := snapshot(ctx, host, id)
-			return err == nil && s.Registered
-		})
-	}
-	// The brokers outlive ctx: they leave in good order.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	stop := context.AfterFunc(ctx, func() {
-		candidate.leave()
-		host.Stop()
-		if r.patience > 0 {
-			time.AfterFunc(r.patience, end)
-		}
-	})
-	defer stop()
-	err = host.Run(life)
-	var taken *brokers.ConflictError
-	var address *brokers.EndpointTakenError
-	if errors.As(err, &taken) || errors.As(err, &address) {
-		return withCode(4, err)
-	}
-	return err
-}
-
-// bindPorts opens a plan's ports and puts the picked ones into the options.
-func bindPorts(p *brokerPlan) ([]net.Listener, error) {
-	var open []net.Listener
-	for i, l := range p.bind {
-		ln, err := net.Listen("tcp", net.JoinHostPort(l.Host, strconv.Itoa(l.Port)))
-		if err != nil {
-			for _, o := range open {
-				o.Close()
-			}
-			return nil, fmt.Errorf("open listener %s: %w; give another port, or stop who has it", l, err)
-		}
-		open = append(open, ln)
-		p.bind[i].Port = ln.Addr().(*net.TCPAddr).Port
-		if p.options.Endpoints[i].Port == 0 {
-			p.options.Endpoints[i].Port = int32(p.bind[i].Port)
-		}
-	}
-	return open, nil
 }

@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
 // znodes is what the tools need of ZooKeeper.
-type znodes interface {
-	Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error)
-	Write(ctx context.Context, fence int32, writes []zkpaths.Write) ([]zkpaths.Outcome, error)
-	Transact(ctx context.Context, writes []zkpaths.Write) ([]zkpaths.Outcome, error)
-}
+type znodes = assembly.Znodes
 
 // topicView is one topic as ZooKeeper has it.
 type topicView struct {

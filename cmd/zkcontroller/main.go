@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -86,6 +87,16 @@ func exitCode(err error) int {
 	}
 	if e, ok := errors.AsType[*codeError](err); ok {
 		return e.code
+	}
+	if e, ok := errors.AsType[*assembly.Error](err); ok {
+		switch e.Kind {
+		case assembly.Misconfigured:
+			return 2
+		case assembly.Unreachable:
+			return 3
+		case assembly.Refused:
+			return 4
+		}
 	}
 	var bad *config.ValueError
 	var network net.Error

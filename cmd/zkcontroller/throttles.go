@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
@@ -84,7 +85,7 @@ func dropConfig(ctx context.Context, z znodes, entity string, keys []string) (re
 		}
 		switch out[0].Code {
 		case zkpaths.OK:
-			return removed, announceConfig(ctx, z, entity)
+			return removed, assembly.AnnounceConfig(ctx, z, entity)
 		case zkpaths.BadVersion, zkpaths.NoNode: // somebody was faster
 		default:
 			return nil, out[0].Error(path)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/reassign"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -500,7 +501,7 @@ func (a zkTopics) alterConfig(ctx context.Context, name string, set map[string]s
 	if _, err := a.one(ctx, name); err != nil {
 		return err
 	}
-	return alterTopicConfig(ctx, a.z, name, func(have map[string]string) (map[string]string, error) {
+	return assembly.AlterTopicConfig(ctx, a.z, name, func(have map[string]string) (map[string]string, error) {
 		config := map[string]string{}
 		maps.Copy(config, have)
 		maps.Copy(config, set)

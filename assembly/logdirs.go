@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func checkLogDirs(dirs []string, id int32) error {
 			err = m.CheckBroker(path, id)
 		}
 		if err != nil {
-			return withCode(4, err)
+			return &Error{Refused, err}
 		}
 	}
 	return nil
@@ -34,11 +34,11 @@ func claimLogDirs(dirs []string, id int32, cluster string) error {
 	for _, dir := range dirs {
 		path, m, ok, err := readMetaProperties(dir)
 		if err != nil {
-			return withCode(4, err)
+			return &Error{Refused, err}
 		}
 		if ok {
 			if err := m.CheckCluster(path, cluster); err != nil {
-				return withCode(4, err)
+				return &Error{Refused, err}
 			}
 			continue
 		}
@@ -71,9 +71,9 @@ func readMetaProperties(dir string) (path string, m config.MetaProperties, ok bo
 
 // ensureClusterID gives /cluster/id, which the first broker of a cluster makes: an
 // id of the kind that topics have.
-func ensureClusterID(ctx context.Context, z znodes) (string, error) {
+func ensureClusterID(ctx context.Context, z Znodes) (string, error) {
 	out, err := z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{{Op: zkpaths.Create, Path: zkpaths.Cluster},
-		{Op: zkpaths.Create, Path: zkpaths.ClusterID, Data: zkpaths.EncodeClusterID(randomTopicID().String())}})
+		{Op: zkpaths.Create, Path: zkpaths.ClusterID, Data: zkpaths.EncodeClusterID(RandomTopicID().String())}})
 	if err != nil {
 		return "", fmt.Errorf("create %s: %w", zkpaths.ClusterID, err)
 	}

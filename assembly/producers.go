@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 // blocks taken in ZooKeeper as brokers take theirs (spec/controller.md §7.17).
 type producerIDs struct {
 	self  kafka.BrokerID
-	store func() znodes
+	store func() Znodes
 	turn  chan struct{} // held by who takes an id: it may wait for ZooKeeper
 	block zkpaths.ProducerBlock
 }
 
-func newProducerIDs(self kafka.BrokerID, store func() znodes) *producerIDs {
+func newProducerIDs(self kafka.BrokerID, store func() Znodes) *producerIDs {
 	return &producerIDs{self: self, store: store, turn: make(chan struct{}, 1), block: zkpaths.ProducerBlock{Start: 0, End: -1}}
 }
 

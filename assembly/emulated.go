@@ -1,9 +1,9 @@
-package main
+package assembly
 
 import (
 	"context"
-	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +11,6 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
-	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/wire"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 	"github.com/zkcontroller/zkcontroller/zkstore"
@@ -20,8 +19,9 @@ import (
 // emulated is the process around one emulated broker: its ports, its ZooKeeper
 // session, its way to the controller.
 type emulated struct {
-	plan brokerPlan
+	plan BrokerOptions
 	zk   zkstore.Options
+	net  Network
 	log  logrus.FieldLogger
 	node *brokers.Node
 	link *controllerLink
@@ -55,41 +55,40 @@ type zkSession struct {
 
 // newEmulated opens ports and a session. The emulated that comes with an error
 // has to be closed.
-func newEmulated(ctx context.Context, c *config.Config, log logrus.FieldLogger, p brokerPlan) (*emulated, error) {
-	zk, err := storeOptions(c, log)
-	if err != nil {
-		return nil, err
-	}
-	e := &emulated{plan: p, zk: zk, log: log.WithField("broker", int32(p.options.ID)), changed: make(chan struct{})}
+func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
+	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
+	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{})}
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if e.bound, err = bindPorts(&e.plan); err != nil {
+	var err error
+	if e.bound, err = bindPorts(e.net, &e.plan); err != nil {
 		return e, err
 	}
 	s, err := e.dial(ctx)
 	if err != nil {
-		return e, withCode(3, fmt.Errorf("reach ZooKeeper %s: %w", c.ZooKeeperConnect, err))
+		return e, unreachable(connectString(o.ZooKeeper), err)
 	}
 	e.session = s
-	if p.likeReal {
+	if p.LikeReal {
 		cluster, err := ensureClusterID(ctx, e)
 		if err != nil {
 			return e, err
 		}
-		return e, claimLogDirs(p.logDirs, c.BrokerID, cluster)
+		return e, claimLogDirs(p.LogDirs, int32(p.Broker.ID), cluster)
 	}
 	return e, nil
 }
 
 // join adds the broker to the others of this process.
 func (e *emulated) join(host *brokers.Host) error {
-	listener := e.plan.options.InterBrokerListener
-	if listener == "" {
-		listener = e.plan.options.Endpoints[0].Listener
+	broker := e.plan.Broker
+	listener := broker.InterBrokerListener
+	if listener == "" && len(broker.Endpoints) > 0 {
+		listener = broker.Endpoints[0].Listener
 	}
-	e.link = &controllerLink{self: e.plan.options.ID, listener: listener}
-	node, err := host.Add(e.plan.options, brokers.World{Store: e, Controller: e.link, Process: e})
+	e.link = &controllerLink{self: broker.ID, listener: listener, dialer: e.net.Dial}
+	node, err := host.Add(broker, brokers.World{Store: e, Controller: e.link, Process: e})
 	if err != nil {
-		return withCode(2, err)
+		return misconfigured(err)
 	}
 	e.node = node
 	return nil
@@ -116,7 +115,7 @@ func (e *emulated) close() {
 }
 
 func (e *emulated) dial(ctx context.Context) (*zkSession, error) {
-	line := &severable{conns: map[net.Conn]struct{}{}}
+	line := newSeverable(e.zk.Dialer)
 	opt := e.zk
 	opt.Dialer = line.dial
 	s, err := zkstore.Dial(ctx, opt, func(zkpaths.Notice) {})
@@ -237,12 +236,12 @@ func (e *emulated) Listen(open bool) error {
 	e.bound = nil
 	if lns == nil {
 		var err error
-		if lns, err = bindPorts(&e.plan); err != nil {
+		if lns, err = bindPorts(e.net, &e.plan); err != nil {
 			return err
 		}
 	}
 	for i, ln := range lns {
-		h := brokerHandler{e.node, e.plan.bind[i].Name, e.clusterID, e.candidate.port()}
+		h := brokerHandler{e.node, e.plan.Broker.Endpoints[i].Listener, e.clusterID, e.candidate.port()}
 		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: brokerTable(e.node.Options(), h.controller), Log: e.log})})
 	}
 	return nil
@@ -371,15 +370,26 @@ func (e *emulated) clusterID(ctx context.Context) string {
 	return id
 }
 
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // severable is a dialer whose connections can be cut for good.
 type severable struct {
+	with  dialer
 	mu    sync.Mutex
 	cut   bool
 	conns map[net.Conn]struct{}
 }
 
+// newSeverable dials with another dialer; nil is TCP.
+func newSeverable(with dialer) *severable {
+	if with == nil {
+		with = (&net.Dialer{}).DialContext
+	}
+	return &severable{with: with, conns: map[net.Conn]struct{}{}}
+}
+
 func (s *severable) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	c, err := s.with(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

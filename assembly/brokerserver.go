@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -114,6 +114,7 @@ func described(t *brokers.TopicMetadata) events.TopicDescription {
 type controllerLink struct {
 	self     kafka.BrokerID
 	listener string
+	dialer   dialer // nil: TCP
 
 	mu      sync.Mutex
 	conn    *wire.Conn
@@ -149,7 +150,7 @@ func (l *controllerLink) ask(ctx context.Context, controller kafka.Broker, req k
 	defer l.mu.Unlock()
 	if l.conn == nil || l.address != address {
 		l.drop()
-		conn, err := wire.Dial(ctx, address, wire.DialOptions{ClientID: strconv.Itoa(int(l.self))})
+		conn, err := wire.Dial(ctx, address, wire.DialOptions{ClientID: strconv.Itoa(int(l.self)), Dialer: l.dialer})
 		if err != nil {
 			return nil, fmt.Errorf("reach controller %d: %w", controller.ID, err)
 		}
@@ -245,3 +246,19 @@ func (l *controllerLink) ControlledShutdown(ctx context.Context, controller kafk
 }
 
 var _ brokers.ControllerClient = (*controllerLink)(nil)
+
+func numbers(ids []kafka.BrokerID) []int32 {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		out[i] = int32(id)
+	}
+	return out
+}
+
+func ids(numbers []int32) []kafka.BrokerID {
+	out := make([]kafka.BrokerID, len(numbers))
+	for i, n := range numbers {
+		out[i] = kafka.BrokerID(n)
+	}
+	return out
+}

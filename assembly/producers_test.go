@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // blockNode is a ZooKeeper that has /latest_producer_id_block alone.
 type blockNode struct {
-	znodes
+	Znodes
 	mu      sync.Mutex
 	data    []byte
 	version int32
@@ -56,7 +56,7 @@ func (n *blockNode) Write(_ context.Context, _ int32, ws []zkpaths.Write) ([]zkp
 // end of a block, past a rival and when two processes take turns.
 func TestProducerIDs(t *testing.T) {
 	node := &blockNode{rival: true}
-	store := func() znodes { return node }
+	store := func() Znodes { return node }
 	a, b := newProducerIDs(9999, store), newProducerIDs(9998, store)
 	seen := map[int64]bool{}
 	var mu sync.Mutex

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -7,9 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/endpoint"
 	"github.com/zkcontroller/zkcontroller/events"
 )
@@ -22,36 +19,37 @@ import (
 type candidate struct {
 	process
 	mounted    *endpoint.Endpoint
-	metrics    *controllerMetrics
 	registered func(context.Context) bool // tells whether the broker is; it takes part only then, as Kafka's do
 
-	line    atomic.Pointer[severable] // of the session in use
-	leaving atomic.Bool               // the broker's next end is that of the process
-	end     func()                    // what assemble left
-	cancel  context.CancelFunc
-	ended   chan struct{} // closed when control has returned
-	stopped sync.Once
+	toZooKeeper dialer                    // nil: TCP
+	line        atomic.Pointer[severable] // of the session in use
+	leaving     atomic.Bool               // the broker's next end is that of the process
+	end         func()                    // what assemble left
+	cancel      context.CancelFunc
+	ended       chan struct{} // closed when control has returned
+	stopped     sync.Once
 }
 
 // newCandidate makes the parts and a session; run makes it take part.
-func newCandidate(ctx context.Context, c *config.Config, log *logrus.Logger, record string) (*candidate, error) {
-	cand := &candidate{process: process{config: c, log: log, isBroker: true, orders: make(chan func(context.Context), 64)}, ended: make(chan struct{})}
+func newCandidate(ctx context.Context, o ControllerOptions) (*candidate, error) {
+	cand := &candidate{process: newProcess(o), ended: make(chan struct{})}
+	cand.isBroker, cand.orders = true, make(chan func(context.Context), 64)
+	cand.toZooKeeper = o.ZooKeeper.Dialer
 	cand.newLine()
-	cand.dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+	cand.o.ZooKeeper.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		return cand.line.Load().dial(ctx, network, address)
 	}
-	end, err := cand.assemble(ctx, record, nil)
+	end, err := cand.assemble(ctx, nil)
 	if err != nil {
 		end()
 		return nil, err
 	}
 	cand.end = end
-	cand.mounted = endpoint.Mount(cand.endpointOptions(cand.controlListener()))
-	cand.metrics = &controllerMetrics{p: &cand.process}
+	cand.mounted = endpoint.Mount(cand.endpointOptions(o.Rules.ControlListener))
 	return cand, nil
 }
 
-func (c *candidate) newLine() { c.line.Store(&severable{conns: map[net.Conn]struct{}{}}) }
+func (c *candidate) newLine() { c.line.Store(newSeverable(c.toZooKeeper)) }
 
 // port is what answers the controller's requests, or nil.
 func (c *candidate) port() *endpoint.Endpoint {
@@ -59,6 +57,14 @@ func (c *candidate) port() *endpoint.Endpoint {
 		return nil
 	}
 	return c.mounted
+}
+
+// shown is what metrics and probes are about, or nil.
+func (c *candidate) shown() *process {
+	if c == nil {
+		return nil
+	}
+	return &c.process
 }
 
 // run takes part in elections, from the broker's registration on, until stop.

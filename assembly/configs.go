@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func (r topicConfigs) Topic(ctx context.Context, topic string) (map[string]strin
 
 // AlterTopic replaces a topic's keys and tells all brokers.
 func (r topicConfigs) AlterTopic(ctx context.Context, topic string, change func(map[string]string) (map[string]string, error)) error {
-	return alterTopicConfig(ctx, r.session.Load(), topic, change)
+	return AlterTopicConfig(ctx, r.session.Load(), topic, change)
 }
 
 // BrokerDefaults gives the dynamic configuration of all brokers.
@@ -55,9 +55,9 @@ func configOf(path string, n zkpaths.Node) (map[string]string, error) {
 	return zkpaths.DecodeConfig(path, n.Data)
 }
 
-// alterTopicConfig changes a topic's overrides under the version that was read,
+// AlterTopicConfig changes a topic's overrides under the version that was read,
 // and again if somebody wrote first, then announces it (spec/admin-api.md §7.1).
-func alterTopicConfig(ctx context.Context, z znodes, topic string, change func(map[string]string) (map[string]string, error)) error {
+func AlterTopicConfig(ctx context.Context, z Znodes, topic string, change func(map[string]string) (map[string]string, error)) error {
 	path := zkpaths.TopicConfigPath(topic)
 	for range 10 {
 		nodes, err := z.Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: zkpaths.TopicPath(topic)}, {Op: zkpaths.GetData, Path: path}})
@@ -85,7 +85,7 @@ func alterTopicConfig(ctx context.Context, z znodes, topic string, change func(m
 		}
 		switch out[0].Code {
 		case zkpaths.OK:
-			return announceConfig(ctx, z, "topics/"+zkpaths.SanitizeEntity(topic))
+			return AnnounceConfig(ctx, z, "topics/"+zkpaths.SanitizeEntity(topic))
 		case zkpaths.BadVersion, zkpaths.NodeExists, zkpaths.NoNode: // somebody was faster
 		default:
 			return out[0].Error(path)
@@ -94,9 +94,9 @@ func alterTopicConfig(ctx context.Context, z znodes, topic string, change func(m
 	return errors.New(path + ": somebody else changes it all the time; try again")
 }
 
-// announceConfig tells all brokers that an entity, such as topics/orders, has
+// AnnounceConfig tells all brokers that an entity, such as topics/orders, has
 // another configuration.
-func announceConfig(ctx context.Context, z znodes, entity string) error {
+func AnnounceConfig(ctx context.Context, z Znodes, entity string) error {
 	note := zkpaths.EncodeConfigChange(zkpaths.ConfigChange{EntityPath: entity})
 	out, err := z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{{Op: zkpaths.CreateSequential, Path: zkpaths.ConfigChangePrefix, Data: note}})
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func openRecorder(path string, log logrus.FieldLogger) (*recordFile, error) {
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, usageError("--record: %w", err)
+		return nil, misconfigured(fmt.Errorf("--record: %w", err))
 	}
 	return &recordFile{file: f, log: log}, nil
 }

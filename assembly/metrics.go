@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -22,7 +22,8 @@ const maxQueueAge = 10 * time.Minute
 // serveAdmin serves the controller's metrics and probes.
 func serveAdmin(p *process) (func(), error) {
 	m := &controllerMetrics{p: p}
-	return serveHTTP(p.config.Admin, p.log, m, probes{live: p.live, ready: m.ready}, nil)
+	_, stop, err := serveHTTP(p.o.Admin, p.log, m, probes{live: p.live, ready: m.ready}, nil)
+	return stop, err
 }
 
 func (p *process) live(context.Context) error {

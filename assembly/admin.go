@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -22,14 +22,14 @@ type probes struct {
 
 // serveHTTP serves metrics, probes and profiles on a loopback address until stop
 // is called; "" serves nothing. more adds handlers.
-func serveHTTP(address string, log logrus.FieldLogger, metrics prometheus.Collector, p probes, more map[string]http.HandlerFunc) (stop func(), err error) {
+func serveHTTP(address string, log logrus.FieldLogger, metrics prometheus.Collector, p probes, more map[string]http.HandlerFunc) (at net.Addr, stop func(), err error) {
 	if address == "" {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})} {
 		if err := registry.Register(c); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
+			return nil, nil, fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	mux := http.NewServeMux()
@@ -46,7 +46,7 @@ func serveHTTP(address string, log logrus.FieldLogger, metrics prometheus.Collec
 	}
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("open --admin %s: %w; give another port", address, err)
+		return nil, nil, fmt.Errorf("open --admin %s: %w; give another port", address, err)
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan struct{})
@@ -57,7 +57,7 @@ func serveHTTP(address string, log logrus.FieldLogger, metrics prometheus.Collec
 		}
 	}()
 	log.WithField("address", ln.Addr().String()).Info("metrics, probes and profiles")
-	return func() {
+	return ln.Addr(), func() {
 		server.Close()
 		<-done
 	}, nil

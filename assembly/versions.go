@@ -1,4 +1,4 @@
-package main
+package assembly
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/zkcontroller/zkcontroller/wire"
 )
 
-// randomTopicID gives a random id of Kafka's kind: a version 4 UUID whose text
+// RandomTopicID gives a random id of Kafka's kind: a version 4 UUID whose text
 // does not begin with a dash, which tools would take for an option.
-func randomTopicID() kafka.TopicID {
+func RandomTopicID() kafka.TopicID {
 	for {
 		var id kafka.TopicID
 		rand.Read(id[:]) // never fails
@@ -52,6 +52,7 @@ type versionChecks struct {
 	need     int16
 	version  kafka.ProtocolVersion
 	listener string
+	net      Network
 	log      logrus.FieldLogger
 	ctx      context.Context // ends with close; the checks are goroutines of their own
 	stop     context.CancelFunc
@@ -60,8 +61,8 @@ type versionChecks struct {
 	seen     map[kafka.BrokerID]int64 // the epoch that was looked at
 }
 
-func newVersionChecks(v kafka.ProtocolVersion, listener string, log logrus.FieldLogger) *versionChecks {
-	c := &versionChecks{need: neededUpdateMetadata(v), version: v, listener: listener, log: log, seen: map[kafka.BrokerID]int64{}}
+func newVersionChecks(v kafka.ProtocolVersion, listener string, network Network, log logrus.FieldLogger) *versionChecks {
+	c := &versionChecks{need: neededUpdateMetadata(v), version: v, listener: listener, net: network, log: log, seen: map[kafka.BrokerID]int64{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -87,7 +88,7 @@ func (c *versionChecks) look(b kafka.Broker) {
 	c.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(c.ctx, 10*time.Second)
 		defer cancel()
-		conn, err := wire.Dial(ctx, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), wire.DialOptions{})
+		conn, err := wire.Dial(ctx, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), wire.DialOptions{Dialer: c.net.Dial})
 		if err != nil {
 			return // the broker's channel tells that it cannot be reached
 		}
