@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
 # Runs the judges of ZKC_SHARED (default ../shared) against bin/zkcontroller.
 #
-#   scripts/judges.sh short    # a few minutes: part of make test
-#   scripts/judges.sh full     # all traces, peer suite, cases, ctlbench pair
+#   scripts/judges.sh short            # a few minutes: part of make test
+#   scripts/judges.sh full             # all traces, all handed tests, both speed comparisons
+#   scripts/judges.sh short lin kazoo  # these alone
 #
-# Programs are built into .cache/bin; logs are under .cache/judges. Exit code 1
-# if a judge found something.
+# Of the controller: traces cases peers bench. Of the embedded ZooKeeper: zkdiff
+# gozk kazoo kafka zkpeers lin perf, and zktraces, the controller's traces on it.
+# The word beside runs gozk, kazoo and lin side by side: they mostly sleep.
+#
+# Programs are built into .cache/bin, what judges download goes to .cache/zk and
+# .cache/peersuite, logs are under .cache/judges. Ports from ZKC_JUDGE_PORT
+# (27000) on. Exit code 1 if a judge found something.
+# shellcheck disable=SC2317 # judges are called by name
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 form=${1:?short or full}
+shift
 shared=${ZKC_SHARED:-../shared}
 [ -d "$shared/judge" ] || {
   echo "judges: not run, no ZKC_SHARED"
@@ -20,25 +28,54 @@ bin=$PWD/.cache/bin
 out=$PWD/.cache/judges
 jars=${ZKC_JARS:-$PWD/.cache/jars}
 ours=$PWD/bin/zkcontroller
+zookeeper="$ours zookeeper" # a server command: it takes a zoo.cfg
 port=${ZKC_JUDGE_PORT:-27000}
-mkdir -p "$bin" "$out"
-failed=()
+export ZK_CACHE=$PWD/.cache/zk PEER_CACHE=$PWD/.cache/peersuite
+mkdir -p "$bin" "$out" "$ZK_CACHE"
 
-scripts/jars.sh "$jars" 3.9.1 || exit 1
-for judge in judge ctlbench; do
-  (cd "$shared/$judge" && $go build -o "$bin/$judge" .) || exit 1
-done
+build() { # PROGRAM...
+  local judge
+  for judge in "$@"; do
+    (cd "$shared/$judge" && $go build -o "$bin/$judge" .) || exit 1
+  done
+}
 
 verdict() { # NAME CODE LAST-LINES LOG
   echo "--- $1: $([ "$2" = 0 ] && echo ok || echo FAILED), log $4"
   tail -n "$3" "$4" | sed 's/^/    /'
-  [ "$2" = 0 ] || failed+=("$1")
+  return "$2"
 }
 
-traces() { # FILE...
-  "$bin/judge" check --zk-classpath "$jars/3.9.1/*" --expect-differ "$shared/traces/better.txt" \
-    --controller "$ours run --config {config}" --parallel 2 --port-base "$port" --work-dir "$out/judge-work" "$@" >"$out/judge.log" 2>&1
-  verdict "judge check, $# traces" $? 5 "$out/judge.log"
+# The handed traces that touch everything a controller does, in short form.
+quick_traces="alter-expand-and-shrink broker-bounce-leader broker-last-in-isr-dies delete-replica-dead elect-znode failover-standby-takes-over
+  isr-notification reassign-api-swap reassign-old-ibp reassign-znode-shrink shutdown-leader topic-create-by-api"
+
+tracefiles() { # all, or those of the short form
+  local name
+  if [ "$form" = full ]; then
+    echo "$shared"/traces/*.json
+  else
+    for name in $quick_traces; do echo "$shared/traces/$name.json"; done
+  fi
+}
+
+check_traces() { # LOG-NAME PORT ZOOKEEPER-FLAG ZOOKEEPER
+  local files
+  mapfile -t files < <(tracefiles | tr ' ' '\n')
+  "$bin/judge" check "$3" "$4" --expect-differ "$shared/traces/better.txt" --controller "$ours run --config {config}" \
+    --parallel 2 --port-base "$2" --work-dir "$out/$1-work" "${files[@]}" >"$out/$1.log" 2>&1
+  verdict "judge check, ${#files[@]} traces, $1" $? 5 "$out/$1.log"
+}
+
+traces() {
+  build judge
+  scripts/jars.sh "$jars" 3.9.1 || return
+  check_traces traces-apache "$port" --zk-classpath "$jars/3.9.1/*"
+}
+
+zktraces() {
+  build judge
+  check_traces traces-embedded $((port + 200)) --zk-command "$zookeeper --listen 127.0.0.1:{port} --data-dir {dir}"
 }
 
 cases() {
@@ -46,27 +83,23 @@ cases() {
   verdict "cases run" $? 1 "$out/cases.log"
 }
 
-peers() { # [LIST-FILE]
-  PEER_CACHE=$PWD/.cache/peersuite \
-    PEER_CONTROLLER="cmd:$ours run --zookeeper {zk} --broker-id {id} --inter-broker-protocol-version 2.4" \
-    "$shared/peersuite/run" -s controller-2.4.1 ${1:+-l "$1"} -o "$out/peers" >"$out/peers.log" 2>&1
-  verdict "peer suite controller-2.4.1${1:+, short}" $? 3 "$out/peers.log"
+# peersuite runs all handed tests of a suite, in short form those of scripts/peers-short.txt.
+peersuite() { # SUITE
+  local list=()
+  [ "$form" = full ] || list=(-l scripts/peers-short.txt)
+  "$shared/peersuite/run" -s "$1" "${list[@]}" -o "$out/$1" >"$out/$1.log" 2>&1
+  verdict "peer suite $1${list:+, short}" $? 3 "$out/$1.log"
 }
 
-# The handed methods that take few seconds and touch topics, deletion, moves and failover.
-short_peers() {
-  cat >"$out/peers-short.txt" <<'LIST'
-[controller-2.4.1]
-kafka.admin.AddPartitionsTest#testManualAssignmentOfReplicas
-kafka.admin.DeleteTopicTest#testDeleteTopicWithAllAliveReplicas
-kafka.admin.DeleteTopicTest#testRecreateTopicAfterDeletion
-kafka.admin.ReassignPartitionsClusterTest#shouldMoveSinglePartition
-kafka.server.LogDirFailureTest#testReplicaFetcherThreadAfterLogDirFailureOnFollower
-LIST
-  peers "$out/peers-short.txt"
+peers() {
+  PEER_CONTROLLER="cmd:$ours run --zookeeper {zk} --broker-id {id} --inter-broker-protocol-version 2.4" peersuite controller-2.4.1
 }
 
-bench() { # pair|run ARGS...
+zkpeers() {
+  PEER_ZK="cmd:$zookeeper --listen 127.0.0.1:{port} --data-dir {dir}" peersuite zookeeper-3.9.1
+}
+
+ctlbench() { # pair|run ARGS...
   local how=$1 other
   shift
   local dir=$out/ctlbench # better on tmpfs, where there is one
@@ -81,28 +114,146 @@ bench() { # pair|run ARGS...
   verdict "ctlbench $how $*" $? 12 "$out/bench.log"
 }
 
+bench() {
+  build ctlbench
+  scripts/jars.sh "$jars" 3.9.1 || return
+  if [ "$form" = short ]; then
+    ctlbench run -scale 0.02 W1a W3 W4b W6a
+    return
+  fi
+  local code=0
+  ctlbench pair -zk-warm 200000 -scale 0.1 W1a W1b W2 W3 W4a W4b W5a W6a W7a W7b || code=1
+  flags=" --inter-broker-protocol-version 2.6" ctlbench pair -zk-warm 200000 -scale 0.1 -profile B -ibp 2.6 W6a || code=1
+  return "$code"
+}
+
+zkdiff() {
+  build zkdiff
+  local dir at=127.0.0.1:$((port + 400)) pid code=1
+  dir=$(mktemp -d)
+  cat >"$dir/zoo.cfg" <<CFG
+tickTime=500
+dataDir=$dir/data
+clientPort=${at#*:}
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+4lw.commands.whitelist=*
+admin.enableServer=false
+extendedTypesEnabled=true
+DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=
+CFG
+  SERVER_JVMFLAGS=-Dznode.container.checkIntervalMs=500 $zookeeper "$dir/zoo.cfg" >"$out/zkdiff-server.log" 2>&1 &
+  pid=$!
+  if serves "$at" "$pid"; then
+    (cd "$shared/zkdiff" && "$bin/zkdiff" check -server "$at") >"$out/zkdiff.log" 2>&1
+    code=$?
+  else
+    { echo "the server does not serve:"; tail -5 "$out/zkdiff-server.log"; } >"$out/zkdiff.log"
+  fi
+  kill "$pid" 2>/dev/null
+  wait "$pid"
+  rm -rf "$dir"
+  grep -A 12 '^FAIL' "$out/zkdiff.log" | head -60
+  verdict "zkdiff check" "$code" 1 "$out/zkdiff.log"
+}
+
+serves() { # HOST:PORT PID: waits until srvr shows a Mode
+  local tries
+  for ((tries = 0; tries < 400; tries++)); do
+    if (exec 3<>"/dev/tcp/${1%:*}/${1#*:}" && printf srvr >&3 && timeout 2 cat <&3) 2>/dev/null | grep -q 'Mode: '; then
+      return 0
+    fi
+    kill -0 "$2" 2>/dev/null || return 1
+    sleep 0.05
+  done
+  return 1
+}
+
+gozk() {
+  "$shared/zkdiff/suites/go-zookeeper.sh" "$ours" zookeeper >"$out/gozk.log" 2>&1
+  local code=$?
+  grep '^fail' "$out/gozk.log"
+  verdict "go-zookeeper's own tests" "$code" 1 "$out/gozk.log"
+}
+
+kazoo() {
+  PORT=$((port + 450)) "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo.log" 2>&1
+  local code=$?
+  grep -E '^(FAILED|ERROR)' "$out/kazoo.log"
+  verdict "kazoo's own tests" "$code" 1 "$out/kazoo.log"
+}
+
+kafka() {
+  local class code=0
+  for class in kafka.zookeeper.ZooKeeperClientTest kafka.zk.KafkaZkClientTest; do
+    CLASSES=$class "$shared/zkdiff/suites/kafka.sh" "$ours" zookeeper >"$out/${class##*.}.log" 2>&1
+    verdict "Kafka's ${class##*.}" $? 6 "$out/${class##*.}.log" || code=1
+  done
+  return "$code"
+}
+
+lin() {
+  build zkdiff
+  local rounds=10
+  [ "$form" = short ] || rounds=100
+  "$bin/zkdiff" lin -server-cmd "$zookeeper" -port $((port + 490)) -rounds "$rounds" -kills 1 >"$out/lin.log" 2>&1
+  verdict "zkdiff lin, $rounds histories" $? 1 "$out/lin.log"
+}
+
+# perf compares speed with Apache 3.9.5: without fsync, then with it on both sides.
+perf() {
+  build zkdiff
+  local code=0 how
+  for how in no yes; do
+    FORCESYNC=$how PORT=$((port + 480)) OUT="$out/perf-forcesync-$how.txt" bench/zookeeper.sh >"$out/perf-$how.log" 2>&1 || code=1
+    verdict "zkdiff perf, forceSync=$how" "$code" 16 "$out/perf-$how.log"
+  done
+  return "$code"
+}
+
+# beside runs judges that mostly sleep at the same time; each prints when all are done.
+beside() {
+  local name pids=() code=0
+  build zkdiff
+  for name in gozk kazoo lin; do
+    "$name" >"$out/$name.verdict" 2>&1 &
+    pids+=($!)
+  done
+  for name in "${pids[@]}"; do wait "$name" || code=1; done
+  cat "$out"/{gozk,kazoo,lin}.verdict
+  return "$code"
+}
+
+main() {
+  local name failed=()
+  if [ $# = 0 ]; then
+    case $form in
+      short) set -- traces cases peers bench zkdiff zktraces zkpeers beside ;;
+      full) set -- traces cases peers bench zkdiff zktraces zkpeers gozk kazoo kafka lin perf ;;
+    esac
+  fi
+  for name in "$@"; do
+    case $name in
+      traces | cases | peers | bench | zkdiff | zktraces | zkpeers | gozk | kazoo | kafka | lin | perf | beside) ;;
+      *)
+        echo "judges: no judge is called $name; the head of $0 names them" >&2
+        exit 2
+        ;;
+    esac
+    "$name" || failed+=("$name")
+  done
+  if [ ${#failed[@]} -gt 0 ]; then
+    printf 'judges: FAILED: %s\n' "${failed[@]}"
+    exit 1
+  fi
+  echo "judges: all passed"
+}
+
 case $form in
-  short)
-    traces "$shared"/traces/{alter-expand-and-shrink,broker-bounce-leader,broker-last-in-isr-dies,delete-replica-dead,elect-znode,failover-standby-takes-over,isr-notification,reassign-api-swap,reassign-old-ibp,reassign-znode-shrink,shutdown-leader,topic-create-by-api}.json
-    cases
-    short_peers
-    bench run -scale 0.02 W1a W3 W4b W6a
-    ;;
-  full)
-    traces "$shared"/traces/*.json
-    cases
-    peers
-    bench pair -zk-warm 200000 -scale 0.1 W1a W1b W2 W3 W4a W4b W5a W6a W7a W7b
-    flags=" --inter-broker-protocol-version 2.6"
-    bench pair -zk-warm 200000 -scale 0.1 -profile B -ibp 2.6 W6a
-    ;;
+  short | full) main "$@" ;;
   *)
-    echo "usage: $0 short|full" >&2
+    echo "usage: $0 short|full [JUDGE...]" >&2
     exit 2
     ;;
 esac
-if [ ${#failed[@]} -gt 0 ]; then
-  printf 'judges: FAILED: %s\n' "${failed[@]}"
-  exit 1
-fi
-echo "judges: all passed"
+exit

@@ -23,7 +23,7 @@ if [ ! -x "$bin/staticcheck-$staticcheck" ]; then
 fi
 "$bin/staticcheck-$staticcheck" ./... || code=1
 if command -v shellcheck >/dev/null; then
-  shellcheck scripts/*.sh .ci/run || code=1
+  shellcheck scripts/*.sh bench/*.sh .ci/run || code=1
 else
   echo "lint: shellcheck is not installed, scripts not checked"
 fi

@@ -2,7 +2,7 @@
 # Installs or fetches the real servers that the tests run against, and prints
 # what the tests are to be told, for eval:
 #
-#   vars=$(scripts/real-parts.sh docker java kafka) && eval "$vars"
+#   vars=$(scripts/real-parts.sh docker java kafka python) && eval "$vars"
 #
 # A part that cannot be had is named on stderr with the reason; the exit code is
 # 3 if it is one that REQUIRE_REAL names, else 0 (its tests then say why they skip).
@@ -16,7 +16,7 @@ lacks() { # PART REASON
   case ",${REQUIRE_REAL:-}," in *",$1,"*) code=3 ;; esac
 }
 wants() { case " $parts " in *" $1 "*) true ;; *) false ;; esac; }
-parts="${*:-docker java kafka}"
+parts="${*:-docker java kafka python}"
 
 echo "export ZKC_JARS='$jars'"
 if wants java || wants kafka; then
@@ -41,6 +41,14 @@ fi
 if wants java && [ ! -e /usr/share/java/zookeeper.jar ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
     install -y -q --no-install-recommends zookeeper; } >>.cache/apt.log 2>&1 || echo "real parts: no Debian ZooKeeper, see .cache/apt.log" >&2
+fi
+# kazoo's own tests run in a virtual environment with what PyPI has; the summaries of other judges need Python, too.
+if wants python && ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+      install -y -q --no-install-recommends python3 python3-venv; } >>.cache/apt.log 2>&1 || true
+  fi
+  python3 -c 'import ensurepip, venv' 2>/dev/null || lacks python "python3 with its venv module is missing; install Python 3 (Debian: python3-venv)"
 fi
 if wants docker; then
   if ! vars=$(scripts/docker-up.sh); then

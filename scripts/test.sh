@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The whole test run, CI's too. Order: real parts; build; lint; all tests with
-# the race detector; container and process tests; fuzzing; judges in short form.
+# The whole test run, CI's too. Order: real parts; build; all tests with the race
+# detector, on the embedded ZooKeeper; those that need a ZooKeeper again, on
+# Apache's; container and process tests; fuzzing; lint; judges in short form.
+# Beside all this the judges that mostly sleep; what they found comes at the end.
 # REQUIRE_REAL=docker,java,kafka makes a test that would skip for want of one
 # of these fail. The last lines say what ran and what did not.
 # shellcheck disable=SC2317 # functions are called by name, through step
@@ -86,7 +88,7 @@ skips() {
 
 realparts() {
   local vars
-  vars=$(scripts/real-parts.sh docker java kafka)
+  vars=$(scripts/real-parts.sh docker java kafka python)
   local code=$?
   eval "$vars"
   return "$code"
@@ -105,19 +107,47 @@ composed() {
   return "$code"
 }
 
+# onapache runs the tests that need a ZooKeeper on Apache's; without this they
+# are on the embedded one.
+onapache() {
+  local code=0
+  mapfile -t packages < <(git grep -lE 'real\.(ZooKeeper\(|SharedZooKeeper)' -- '*_test.go' | sed -E 's|(.*)/[^/]*|./\1|' | grep -v internal/realtests | sort -u)
+  TEST_ZOOKEEPER=apache gotest apache.log -count=1 -timeout 10m "${packages[@]}" || code=1
+  TEST_ZOOKEEPER=apache gotest apache-real.log -count=1 -timeout 10m -run 'Candidates|Leav|SessionsExpire' ./internal/realtests || code=1
+  return "$code"
+}
+
+# beside starts the judges that mostly sleep; aside is their process group.
+beside() {
+  setsid nice -n 10 scripts/judges.sh short beside >"$out/beside.log" 2>&1 &
+  aside=$!
+  # Nothing is left behind when this script is stopped.
+  trap 'kill -- -"$aside" 2>/dev/null' EXIT
+}
+
+besides() {
+  wait "$aside"
+  local code=$?
+  cat "$out/beside.log"
+  return "$code"
+}
+
 # All in one function: the shell has read it before anything runs.
 main() {
   step "real parts" realparts
   step build env CGO_ENABLED=0 "$go" build -trimpath -o bin/zkcontroller ./cmd/zkcontroller
+  shared=${ZKC_SHARED:-../shared}
+  [ ! -d "$shared/judge" ] || beside
   mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
   step "tests, race detector on" gotest race.log -race -count=1 -timeout 15m "${packages[@]}"
+  step "tests on Apache ZooKeeper" onapache
   step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
   step compose composed
   step fuzz fuzz
   step lint scripts/lint.sh
-  shared=${ZKC_SHARED:-../shared}
   if [ -d "$shared/judge" ]; then
-    step "judges, short form" scripts/judges.sh short
+    step "judges, short form" scripts/judges.sh short traces cases peers bench zkdiff zktraces zkpeers
+    step "judges that ran beside" besides
   else
     echo "judges: not run, no ZKC_SHARED"
   fi
