@@ -46,9 +46,19 @@ func (t *Tree) Ephemerals(id int64) []string {
 func (t *Tree) CloseSession(id int64) Result {
 	t.zxid++
 	c := &change{t: t, zxid: t.zxid}
-	for _, p := range t.Ephemerals(id) {
+	closed := t.Ephemerals(id)
+	for _, p := range closed {
 		c.remove(p, t.nodes[p], t.parentOf(p))
 	}
 	delete(t.sessions, id)
-	return Result{Zxid: t.zxid, Fired: t.watches.fire(c.told, c.zxid)}
+	return Result{Zxid: t.zxid, Fired: t.watches.fire(c.told, c.zxid), Closed: closed}
+}
+
+// EphemeralCount is the number of ephemeral nodes of all sessions.
+func (t *Tree) EphemeralCount() int {
+	n := 0
+	for _, owned := range t.sessions {
+		n += len(owned)
+	}
+	return n
 }

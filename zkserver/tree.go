@@ -162,6 +162,16 @@ func (t *Tree) parentOf(path string) *node {
 // Len is the number of nodes, the root and ZooKeeper's own included.
 func (t *Tree) Len() int { return len(t.nodes) }
 
+// DataSize is the sum of the lengths of all paths and data in bytes, as
+// ZooKeeper reports it.
+func (t *Tree) DataSize() int64 {
+	size := int64(0)
+	for p, n := range t.nodes {
+		size += int64(len(p) + len(n.data))
+	}
+	return size
+}
+
 // Exists gives a node's Stat. Permission READ is needed (3.8.4 and later).
 func (t *Tree) Exists(who Who, path string) (Stat, Code) {
 	if strings.IndexByte(path, 0) >= 0 {

@@ -58,10 +58,10 @@ func TestTreeCases(t *testing.T) {
 	})
 }
 
-func session(name string) int64 { return int64(name[0]) }
+func sessionID(name string) int64 { return int64(name[0]) }
 
 func (s *script) who(name string) Who {
-	return Who{Session: session(name), Identities: s.auth[session(name)]}
+	return Who{Session: sessionID(name), Identities: s.auth[sessionID(name)]}
 }
 
 func arg(words []string, key string) (string, bool) {
@@ -195,10 +195,10 @@ func (s *script) line(t *testing.T, out *strings.Builder, words []string) {
 	switch words[0] {
 	case "open":
 		for _, n := range words[1:] {
-			s.tree.OpenSession(session(n))
+			s.tree.OpenSession(sessionID(n))
 		}
 	case "close":
-		s.result(out, s.tree.CloseSession(session(words[1])))
+		s.result(out, s.tree.CloseSession(sessionID(words[1])))
 	case "get", "exists", "children":
 		s.read(out, words)
 	case "watch":
@@ -206,16 +206,16 @@ func (s *script) line(t *testing.T, out *strings.Builder, words []string) {
 		if words[2] == "recursive" {
 			kind = RecursiveWatch
 		}
-		s.tree.Watch(Watcher(session(words[1])), kind, words[3])
+		s.tree.Watch(Watcher(sessionID(words[1])), kind, words[3])
 	case "unwatch":
 		kind := map[string]WatchKind{"data": DataWatch, "child": ChildWatch, "persistent": PersistentWatch, "recursive": RecursiveWatch}[words[2]]
-		fmt.Fprintln(out, s.tree.Unwatch(Watcher(session(words[1])), kind, words[3]))
+		fmt.Fprintln(out, s.tree.Unwatch(Watcher(sessionID(words[1])), kind, words[3]))
 	case "rearm":
 		seen, _ := arg(words, "seen")
 		n, _ := strconv.ParseInt(seen, 10, 64)
-		fired(out, s.tree.Rearm(Watcher(session(words[1])), n, list("data"), list("exist"), list("child"), list("persistent"), list("recursive")))
+		fired(out, s.tree.Rearm(Watcher(sessionID(words[1])), n, list("data"), list("exist"), list("child"), list("persistent"), list("recursive")))
 	case "drop":
-		s.tree.DropWatcher(Watcher(session(words[1])))
+		s.tree.DropWatcher(Watcher(sessionID(words[1])))
 	case "watching":
 		w, p, c := s.tree.CountWatches()
 		fmt.Fprintf(out, "%d watches on %d paths by %d\n", w, p, c)
@@ -224,7 +224,7 @@ func (s *script) line(t *testing.T, out *strings.Builder, words []string) {
 	case "extended":
 		s.tree.ExtendedTypes = true
 	case "auth":
-		s.auth[session(words[1])] = append(s.auth[session(words[1])], Identity{words[2], strings.Join(words[3:], "")})
+		s.auth[sessionID(words[1])] = append(s.auth[sessionID(words[1])], Identity{words[2], strings.Join(words[3:], "")})
 	case "due":
 		fmt.Fprintln(out, s.tree.Due(s.now))
 	case "sweep":
@@ -233,7 +233,7 @@ func (s *script) line(t *testing.T, out *strings.Builder, words []string) {
 		acl, _, code := s.tree.GetACL(s.who(words[1]), words[2])
 		fmt.Fprintln(out, code, acl)
 	case "ephemerals":
-		fmt.Fprintln(out, s.tree.Ephemerals(session(words[1])))
+		fmt.Fprintln(out, s.tree.Ephemerals(sessionID(words[1])))
 	case "dump":
 		s.tree.Walk(func(n Saved) {
 			if len(words) == 1 || strings.HasPrefix(n.Path, words[1]) {

@@ -1,6 +1,7 @@
 package zkserver
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -166,6 +167,22 @@ func (t *Tree) CountWatches() (watches, paths, watchers int) {
 		}
 	}
 	return watches, len(seen), len(t.watches.byWatcher)
+}
+
+// WatchedPaths visits every watched path in order, with those who watch it,
+// sorted and each once.
+func (t *Tree) WatchedPaths(visit func(path string, who []Watcher)) {
+	paths := map[string][]Watcher{}
+	for w, keys := range t.watches.byWatcher {
+		for k := range keys {
+			paths[k.path] = append(paths[k.path], w)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(paths)) {
+		who := paths[p]
+		slices.Sort(who)
+		visit(p, slices.Compact(who))
+	}
 }
 
 // DropWatcher forgets all watches of a connection that ended.

@@ -37,6 +37,10 @@ type OpResult struct {
 	Code Code
 	Path string // OpCreate: the path it got
 	Stat Stat   // OpCreate, OpSet, OpSetACL: after the change
+	// What a log has to know besides (LogRecord): the access list as it was
+	// stored (OpCreate, OpSetACL), and the parent's creations after OpCreate.
+	ACL           []ACL
+	ParentCreated int32
 }
 
 // Result is what became of a write attempt, a multi or a session's end.
@@ -44,6 +48,8 @@ type Result struct {
 	Zxid  int64 // every attempt costs one, also a failing one
 	Ops   []OpResult
 	Fired []Fired // the watches it set off, in order
+	// Closed: the ephemerals that CloseSession deleted, in its order.
+	Closed []string
 }
 
 // Code is the first failure, or OK.
@@ -189,7 +195,7 @@ func (c *change) create(op Op) OpResult {
 		parent.stat.Pzxid = pzxid
 	})
 	c.told = append(c.told, happened{EventCreated, path, acl}, happened{EventChildrenChanged, rootName(parentPath), parent.acl})
-	return OpResult{Path: path, Stat: n.full()}
+	return OpResult{Path: path, Stat: n.full(), ACL: acl, ParentCreated: parent.created}
 }
 
 func (t *Tree) checkMode(op Op) Code {
@@ -324,7 +330,7 @@ func (c *change) setACL(op Op) OpResult {
 		n.acl = old
 		n.stat.Aversion--
 	})
-	return OpResult{Stat: n.full()}
+	return OpResult{Stat: n.full(), ACL: acl}
 }
 
 // Due lists the container and TTL nodes that may be swept, sorted: childless
