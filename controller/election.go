@@ -7,19 +7,27 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
-// pauseAfterGivingUp keeps a controller that could not take office from
-// electing itself again at once, so that another candidate gets its chance.
-const pauseAfterGivingUp = time.Second
+// A controller that could not take office does not elect itself again at once,
+// so that another candidate gets its chance. As long as it never takes office
+// the pause doubles each time: every attempt costs an election, and an epoch.
+const (
+	pauseAfterGivingUp = time.Second
+	longestPause       = 32 * time.Second
+)
 
 // office is what this process knows about holding /controller.
 type office struct {
 	claim    []byte    // payload of our own /controller
 	notUntil time.Time // no candidacy before
+	given    int       // how often the role was given up since the last failover that went well
+	why      string    // what was told about that
 	fenced   bool      // a fenceTimeout will come
 }
 
@@ -132,7 +140,7 @@ func (c *Controller) maybeResign(ctx context.Context) error {
 // resign drops everything that belongs to the role. It writes nothing.
 func (c *Controller) resign() {
 	if c.active {
-		c.log.WithField("controller_epoch", c.state.Epoch).Info("resigned")
+		c.officeLog("resigned", logrus.Fields{"controller_epoch": c.state.Epoch})
 		c.ch.Clear()
 	}
 	c.known = kafka.NoController
@@ -167,7 +175,7 @@ func (c *Controller) elect(ctx context.Context) error {
 	c.active, c.known = true, c.opts.ID
 	c.state.Epoch, c.state.EpochVersion = epoch, version
 	c.lastEpoch = max(c.lastEpoch, epoch)
-	c.log.WithField("controller_epoch", epoch).Info("elected controller")
+	c.officeLog("elected controller", logrus.Fields{"controller_epoch": epoch})
 	return c.takeOver(ctx)
 }
 
@@ -177,14 +185,30 @@ func (c *Controller) takeOver(ctx context.Context) error {
 	err := c.failover(ctx)
 	switch {
 	case err == nil:
+		c.office.given, c.office.why = 0, ""
 		return nil
 	case errors.Is(err, zkpaths.ErrControllerMoved), errors.Is(err, zkpaths.ErrFenceLost),
 		errors.Is(err, zkpaths.ErrSessionExpired), ctx.Err() != nil:
 		return err
 	}
-	c.log.WithError(err).Error("cannot take over; giving the role up")
+	if c.office.why != err.Error() {
+		c.office.why = err.Error()
+		c.log.WithError(err).WithField("remedy", "let this process read what the error names; it tries again by itself, at the latest "+longestPause.String()+" after that").
+			Error("cannot take over; giving the role up until it can")
+	}
 	c.giveUp(ctx)
 	return nil
+}
+
+// officeLog tells of a step into or out of office. Steps of attempts that
+// repeat a failed one are details.
+func (c *Controller) officeLog(message string, facts logrus.Fields) {
+	log := c.log.WithFields(facts)
+	if c.office.given > 0 {
+		log.Debug(message)
+		return
+	}
+	log.Info(message)
 }
 
 // claim creates /controller and raises /controller_epoch in one transaction.
@@ -334,11 +358,13 @@ func readsOf[T any](op zkpaths.ReadOp, items []T, path func(T) string, watch boo
 func (c *Controller) giveUp(ctx context.Context) {
 	was := c.active
 	c.resign()
-	c.office.notUntil = c.opts.Now().Add(pauseAfterGivingUp)
+	pause := min(pauseAfterGivingUp<<min(c.office.given, 10), longestPause)
+	c.office.given++
+	c.office.notUntil = c.opts.Now().Add(pause)
 	if was {
 		c.handBack(ctx)
 	}
-	c.after(pauseAfterGivingUp, events.Reelect{})
+	c.after(pause, events.Reelect{})
 }
 
 // handBack deletes /controller if it is still the node we created (design
@@ -359,7 +385,7 @@ func (c *Controller) handBack(ctx context.Context) {
 	case err != nil:
 		c.log.WithError(err).Warn("could not give /controller back; it goes with the session")
 	case out[0].OK():
-		c.log.Info("gave /controller back")
+		c.officeLog("gave /controller back", nil)
 	case out[0].Code != zkpaths.NoNode:
 		c.log.WithError(out[0].Error(zkpaths.Controller)).Warn("could not give /controller back; it goes with the session")
 	}

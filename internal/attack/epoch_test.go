@@ -2,11 +2,16 @@ package attack
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/sim"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 	"github.com/zkcontroller/zkcontroller/zkserver"
 )
@@ -163,6 +168,59 @@ func TestDeniedPaths(t *testing.T) {
 			}
 			if bad := check(a.healthy(), a.quiet(), a.told(0, 3)); bad != "" {
 				t.Fatal(bad)
+			}
+		})
+	}
+}
+
+// TestCannotTakeOver: who may not list the brokers, or the topics, gives the
+// role up, tells why once, and tries again in growing pauses, which are short
+// again once a failover went well.
+func TestCannotTakeOver(t *testing.T) {
+	for _, dir := range []string{zkpaths.BrokerIDs, zkpaths.BrokerTopics} {
+		t.Run(dir, func(t *testing.T) {
+			a := start(t, kafka.V3_9IV0, false)
+			a.w.Crash(a.next)
+			a.next++
+			c := a.w.Candidate(a.next)
+			for range 2 {
+				from := len(a.w.Notes)
+				c.Store.Inject(deny("children", dir))
+				c.Put(events.Startup{})
+				var elected []int // in which second
+				for second := range 120 {
+					before := len(a.w.Notes)
+					if err := a.w.Settle(); err != nil {
+						t.Fatal(err)
+					}
+					for _, n := range a.w.Notes[before:] {
+						if w, ok := n.(sim.Wrote); ok && w.Op.Path == zkpaths.Controller && w.Op.Kind == zkserver.OpCreate {
+							elected = append(elected, second)
+						}
+					}
+					a.w.Advance(time.Second)
+				}
+				if want := []int{0, 1, 3, 7, 15, 31, 63, 95}; !slices.Equal(elected, want) {
+					t.Errorf("elected in seconds %v, want %v", elected, want)
+				}
+				lines := map[string]int{}
+				for _, n := range a.w.Notes[from:] {
+					if l, ok := n.(sim.Logged); ok && l.Level <= logrus.InfoLevel {
+						lines[l.Message]++
+					}
+				}
+				for message, n := range lines {
+					if n > 1 && !strings.Contains(message, "resign") || n > 2 { // out of office twice in round two
+						t.Errorf("told %d times: %s", n, message)
+					}
+				}
+				if lines["cannot take over; giving the role up until it can"] != 1 {
+					t.Errorf("the reason is not told: %v", lines)
+				}
+				c.Store.ClearFaults()
+				a.w.Advance(32 * time.Second)
+				a.pass("the right is given")
+				a.remove(zkpaths.Controller) // the next round starts with an election
 			}
 		})
 	}
