@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkcontroller/zkcontroller/deletion"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/reassign"
@@ -321,6 +322,9 @@ func (c *Controller) setAside(p *statemachine.Partition) {
 	c.remark(zkpaths.TopicPath(p.TopicPartition.Topic), aboutMove(p), fmt.Sprintf("the move of partition %d stored here cannot go on: %s", p.Partition, unresumable(p)),
 		"cancel it or set another target; the partition is left as it is")
 	c.state.SetMoving(p.TopicPartition, false)
+	if name := p.TopicPartition.Topic; c.state.Queued(name) && !deletion.Waits(c.state, name) {
+		c.state.ClearIneligible(name) // a move that never ends is nothing to wait for
+	}
 }
 
 // unresumable tells why a stored move must be set aside, or "".

@@ -120,18 +120,19 @@ func Split(c *statemachine.Context, rs []statemachine.Replica) (queued, others [
 func IneligibleAtFailover(c *statemachine.Context) []string {
 	var out []string
 	for _, name := range c.QueuedTopics() {
-		t := c.Topic(name)
-		if t == nil {
-			continue
-		}
-		if waits(c, t) {
+		if Waits(c, name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-func waits(c *statemachine.Context, t *statemachine.Topic) bool {
+// Waits tells it of one topic.
+func Waits(c *statemachine.Context, name string) bool {
+	t := c.Topic(name)
+	if t == nil {
+		return false
+	}
 	for _, p := range t.Partitions() {
 		if c.Moving(p.TopicPartition) && p.HasLeadership && c.Online(p, p.Leader) {
 			return true
