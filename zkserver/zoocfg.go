@@ -1,0 +1,173 @@
+package zkserver
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ZooCfg is a zoo.cfg together with the settings of SERVER_JVMFLAGS.
+type ZooCfg struct {
+	Options    Options
+	ClientAddr string      // HOST:PORT of the plain port; "": none
+	SecureAddr string      // HOST:PORT of the TLS port; "": none
+	TLS        *tls.Config // of the TLS port
+	Warnings   []string    // what was ignored, and why
+}
+
+// settings are the keys of a configuration, each with where it came from. take
+// removes what it gives, so that what is left is unknown.
+type settings struct {
+	values map[string]string
+	from   map[string]string
+	err    error
+}
+
+// ParseZooCfg reads a zoo.cfg, and the -D settings of jvmflags over it. Keys
+// nobody knows become warnings; a value that cannot be is an error that names
+// its key. TLS keys that cannot be used are warnings, and that port stays shut.
+func ParseZooCfg(path, jvmflags string) (*ZooCfg, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the server's configuration: %w", err)
+	}
+	defer file.Close()
+	s := settings{values: map[string]string{}, from: map[string]string{}}
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' || line[0] == '!' {
+			continue
+		}
+		i := strings.IndexAny(line, "=: \t")
+		if i < 0 {
+			return nil, fmt.Errorf("%s:%d: %q has no value: write key=value", path, n, line)
+		}
+		key := line[:i]
+		rest := strings.TrimLeft(line[i:], " \t")
+		if rest != "" && (rest[0] == '=' || rest[0] == ':') {
+			rest = rest[1:]
+		}
+		s.values[key] = strings.TrimSpace(rest)
+		s.from[key] = fmt.Sprintf("%s:%d", path, n)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read the server's configuration %s: %w", path, err)
+	}
+	for flag := range strings.FieldsSeq(jvmflags) {
+		def, ok := strings.CutPrefix(flag, "-D")
+		if !ok {
+			continue // a matter of Java
+		}
+		key, value, _ := strings.Cut(def, "=")
+		key = strings.TrimPrefix(key, "zookeeper.")
+		s.values[key] = value
+		s.from[key] = "SERVER_JVMFLAGS"
+	}
+	return s.config()
+}
+
+// config turns settings into options.
+func (s *settings) config() (*ZooCfg, error) {
+	cfg := &ZooCfg{}
+	o := &cfg.Options
+	o.DataDir, o.LogDir = s.take("dataDir"), s.take("dataLogDir")
+	o.TickTime = s.millis("tickTime")
+	o.MinSessionTimeout, o.MaxSessionTimeout = max(0, s.millis("minSessionTimeout")), max(0, s.millis("maxSessionTimeout"))
+	o.MaxClientCnxns = s.number("maxClientCnxns", 60)
+	if words := s.take("4lw.commands.whitelist"); words != "" {
+		for w := range strings.SplitSeq(words, ",") {
+			o.FourLetterWords = append(o.FourLetterWords, strings.TrimSpace(w))
+		}
+	}
+	o.ExtendedTypes = s.yes("extendedTypesEnabled", false)
+	o.SuperDigest = s.take("DigestAuthenticationProvider.superDigest")
+	o.NoForceSync = !s.yes("forceSync", true)
+	o.MaxBuffer = s.number("jute.maxbuffer", 0)
+	o.SnapCount = s.number("snapCount", 0)
+	o.PurgeRetain = max(3, s.number("autopurge.snapRetainCount", 3))
+	o.PurgeInterval = time.Duration(s.number("autopurge.purgeInterval", 0)) * time.Hour
+	o.ContainerCheck = s.millis("znode.container.checkIntervalMs")
+	host := s.take("clientPortAddress")
+	secureHost := s.take("secureClientPortAddress")
+	o.ClientPort = s.number("clientPort", 0)
+	securePort := s.number("secureClientPort", 0)
+	if s.err != nil {
+		return nil, s.err
+	}
+	if o.ClientPort != 0 {
+		cfg.ClientAddr = net.JoinHostPort(host, strconv.Itoa(o.ClientPort))
+	}
+	if conf, err := s.tls(); securePort != 0 {
+		if err != nil {
+			cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("the secure client port %d stays shut: %v", securePort, err))
+		} else {
+			cfg.SecureAddr, cfg.TLS = net.JoinHostPort(secureHost, strconv.Itoa(securePort)), conf
+		}
+	}
+	if cfg.ClientAddr == "" && securePort == 0 {
+		return nil, fmt.Errorf("neither clientPort nor secureClientPort is set: write clientPort=2181")
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		if s.from[key] == "SERVER_JVMFLAGS" && strings.Contains(key, ".") && !strings.HasPrefix(key, "ssl.") {
+			continue // other libraries' settings, such as logging
+		}
+		cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("%s: the key %s is not known here and is ignored", s.from[key], key))
+	}
+	if _, err := o.withDefaults(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+func (s *settings) take(key string) string {
+	v := s.values[key]
+	delete(s.values, key)
+	return v
+}
+
+func (s *settings) fail(key, value, want string) {
+	if s.err == nil {
+		s.err = fmt.Errorf("%s: %s is %q: it must be %s", s.from[key], key, value, want)
+	}
+}
+
+// number gives a key's whole number, or def without it.
+func (s *settings) number(key string, def int) int {
+	v := s.take(key)
+	if v == "" {
+		return def
+	}
+	// Java's jute.maxbuffer may be hexadecimal.
+	n, err := strconv.ParseInt(v, 0, 32)
+	if err != nil {
+		s.fail(key, v, "a whole number")
+		return def
+	}
+	return int(n)
+}
+
+func (s *settings) millis(key string) time.Duration {
+	return time.Duration(s.number(key, 0)) * time.Millisecond
+}
+
+func (s *settings) yes(key string, def bool) bool {
+	switch v := s.take(key); strings.ToLower(v) {
+	case "":
+		return def
+	case "true", "yes":
+		return true
+	case "false", "no":
+		return false
+	default:
+		s.fail(key, v, "true or false")
+		return def
+	}
+}
