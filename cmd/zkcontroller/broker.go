@@ -97,12 +97,9 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 	if err != nil {
 		return nil, err
 	}
-	if release, ok := map[string]string{"A": "2.3", "B": "2.6", "C": "3.9"}[strings.ToUpper(profile)]; ok {
-		profile = release
-	}
-	v, err := kafka.ParseProtocolVersion(profile)
+	v, err := parseProfile(profile)
 	if err != nil {
-		return nil, usageError("--profile: %w, or A, B, C", err)
+		return nil, err
 	}
 	var all []assembly.BrokerOptions
 	for _, id := range ids {
@@ -123,6 +120,18 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// parseProfile reads a release, or the letter of a profile.
+func parseProfile(profile string) (kafka.ProtocolVersion, error) {
+	if release, ok := map[string]string{"A": "2.3", "B": "2.6", "C": "3.9"}[strings.ToUpper(profile)]; ok {
+		profile = release
+	}
+	v, err := kafka.ParseProtocolVersion(profile)
+	if err != nil {
+		return v, usageError("--profile: %w, or A, B, C", err)
+	}
+	return v, nil
 }
 
 func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {

@@ -21,14 +21,13 @@ import (
 
 func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 2)
+	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		cancel(interruption{<-signals})
-		<-signals // the second one does not wait for anything
-		os.Exit(130)
-	}()
-	err := run(ctx, os.Args[1:], os.Stdout)
+	desk := &signalDesk{takers: make(chan chan<- os.Signal),
+		first: func(s os.Signal) { cancel(interruption{s}) },
+		more:  func() { os.Exit(130) }} // it does not wait for anything
+	go desk.run(signals)
+	err := run(context.WithValue(ctx, deskKey{}, desk), os.Args[1:], os.Stdout)
 	if err != nil && !errors.Is(err, errSilent) {
 		fmt.Fprintln(os.Stderr, "zkcontroller:", err)
 	}

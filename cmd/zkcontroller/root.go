@@ -30,7 +30,7 @@ func rootCommand() *cobra.Command {
 	f.String("config", "", "YAML file or Kafka server.properties (ZKC_CONFIG)")
 	keyFlag(f, "log-level", "zkc.log.level", "error, warn, info, debug or trace")
 	keyFlag(f, "log-format", "zkc.log.format", "text or json")
-	root.AddCommand(runCommand(), brokerCommand(), topicsCommand(), reassignCommand(), electCommand(), statusCommand(), casesCommand(), configCommand(), versionCommand())
+	root.AddCommand(devCommand(), zookeeperCommand(), runCommand(), brokerCommand(), topicsCommand(), reassignCommand(), electCommand(), statusCommand(), casesCommand(), configCommand(), versionCommand())
 	return root
 }
 

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/zkcontroller/zkcontroller/assembly"
+	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/zkserver"
+)
+
+// devController is the controller's id under dev: far from those of its brokers.
+const devController = 1000
+
+func devCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "dev [flags] [-- CMD ARGS...]", Short: "Be a whole cluster: ZooKeeper, a controller and emulated brokers in one process", Args: cobra.ArbitraryArgs,
+		Long: `Everything listens on loopback, on any free ports unless they are given, and is told where. With a command behind --
+that command is run with the addresses in ZKC_ZOOKEEPER and ZKC_BOOTSTRAP_SERVERS; dev passes signals on to it and ends with its
+status. Without one it lives until SIGINT or SIGTERM; the second one ends it at once.`,
+		Example: "  zkcontroller dev --topic orders:6:3\n  zkcontroller dev --brokers 5 -- sh -c 'zkcontroller topics list'",
+	}
+	d := dev{}
+	f := cmd.Flags()
+	f.IntVar(&d.brokers, "brokers", 3, "how many brokers; their ids begin at 1")
+	f.StringArrayVar(&d.topicTexts, "topic", nil, "NAME:PARTITIONS:RF of a topic to create; may be given again")
+	f.StringVar(&d.dataDir, "data-dir", "", "folder that keeps the znodes from one run to the next; none is in memory")
+	f.StringVar(&d.listen, "listen", "127.0.0.1:0", "HOST:PORT of ZooKeeper, or a port on loopback; port 0 takes any free one")
+	f.IntVar(&d.portBase, "port-base", 0, "broker N listens on 127.0.0.1, port base + N, the controller on the base; 0 takes any free ports")
+	f.StringVar(&d.profile, "profile", "2.6", "release whose manners the brokers have, or A (2.3), B (2.6), C (3.9)")
+	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes; any free one if it is not given")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if dash := cmd.ArgsLenAtDash(); len(args) > 0 && dash != 0 {
+			return usageError("%s: a command to run comes behind --", args[0])
+		}
+		c, log, err := loadConfig(cmd)
+		if err != nil {
+			return err
+		}
+		if !c.Given("zkc.log.level") {
+			log.SetLevel(logrus.WarnLevel) // what it says by itself is enough
+		}
+		d.admin, d.log = c.Admin, log
+		if d.admin == "" {
+			d.admin = "127.0.0.1:0"
+		}
+		if err := d.check(); err != nil {
+			return err
+		}
+		return d.run(cmd, args)
+	}
+	return cmd
+}
+
+// dev is one run of the command.
+type dev struct {
+	brokers, portBase               int
+	topicTexts                      []string
+	dataDir, listen, profile, admin string
+	log                             *logrus.Logger
+
+	version kafka.ProtocolVersion
+	topics  []assembly.Topic
+	began   time.Time
+}
+
+// check reads what was given.
+func (d *dev) check() (err error) {
+	if d.brokers < 1 || d.brokers >= devController {
+		return usageError("--brokers %d: give 1 to %d", d.brokers, devController-1)
+	}
+	if d.portBase < 0 || d.portBase+d.brokers > 65535 {
+		return usageError("--port-base %d: broker %d would have port %d", d.portBase, d.brokers, d.portBase+d.brokers)
+	}
+	if d.version, err = parseProfile(d.profile); err != nil {
+		return err
+	}
+	for _, text := range d.topicTexts {
+		t, err := parseTopic(text)
+		if err != nil {
+			return err
+		}
+		if t.Replication > d.brokers {
+			return usageError("--topic %s: %d replicas need as many brokers, there are %d", text, t.Replication, d.brokers)
+		}
+		d.topics = append(d.topics, t)
+	}
+	return nil
+}
+
+// parseTopic reads NAME:PARTITIONS:RF; what is left out is 1.
+func parseTopic(text string) (assembly.Topic, error) {
+	parts := strings.Split(text, ":")
+	t := assembly.Topic{Name: parts[0], Partitions: 1, Replication: 1}
+	var err error
+	if why := kafka.ValidTopicName(t.Name); why != "" {
+		err = errors.New(why)
+	} else if len(parts) > 3 {
+		err = errors.New("too many parts")
+	}
+	for i, n := range []*int{&t.Partitions, &t.Replication} {
+		if i+1 < len(parts) && err == nil {
+			*n, err = strconv.Atoi(parts[i+1])
+			if err == nil && (*n < 1 || *n > 100_000) {
+				err = fmt.Errorf("%d is out of range", *n)
+			}
+		}
+	}
+	if err != nil {
+		return t, usageError("--topic %s: %w; give NAME:PARTITIONS:RF such as orders:6:3", text, err)
+	}
+	return t, nil
+}
+
+// run is the cluster's whole life.
+func (d *dev) run(cmd *cobra.Command, command []string) error {
+	d.began = time.Now()
+	ctx := cmd.Context()
+	cfg, err := listenConfig(d.listen, d.dataDir)
+	if err != nil {
+		return err
+	}
+	zk, err := startZooKeeper(cfg, d.log)
+	if err != nil {
+		return err
+	}
+	defer zk.close()
+	cluster, err := assembly.StartCluster(ctx, d.cluster(zk.server))
+	if err != nil {
+		return unlessLeaving(ctx, err)
+	}
+	defer cluster.Close()
+	out := cmd.OutOrStdout()
+	if len(command) > 0 {
+		out = cmd.ErrOrStderr() // stdout is the command's
+	}
+	d.tell(out, zk.address(), cluster, len(command) > 0)
+	if err := d.prepare(ctx, cluster); err != nil {
+		if len(command) > 0 {
+			return err
+		}
+		return unlessLeaving(ctx, err)
+	}
+	fmt.Fprintf(out, "Ready in %d ms.\n", time.Since(d.began).Milliseconds())
+	if len(command) > 0 {
+		return runChild(cmd, command, []string{"ZKC_ZOOKEEPER=" + zk.address(), "ZKC_BOOTSTRAP_SERVERS=" + strings.Join(cluster.Bootstrap(), ",")})
+	}
+	select {
+	case <-ctx.Done():
+	case <-cluster.Done():
+		return errors.Join(errors.New("no broker lives any more"), cluster.Err())
+	}
+	return cluster.Close()
+}
+
+func (d *dev) cluster(server *zkserver.Server) assembly.ClusterOptions {
+	o := assembly.ClusterOptions{Server: server, ControllerID: devController, Version: d.version, Admin: d.admin, Log: d.log}
+	port := func(n int) int {
+		if d.portBase == 0 {
+			return 0
+		}
+		return d.portBase + n
+	}
+	o.ControllerBind = net.JoinHostPort("127.0.0.1", strconv.Itoa(port(0)))
+	for id := 1; id <= d.brokers; id++ {
+		o.Brokers = append(o.Brokers, assembly.LocalBroker(kafka.BrokerID(id), "127.0.0.1", port(id), d.version))
+	}
+	return o
+}
+
+// prepare waits for the cluster, and creates the topics that are not there yet.
+func (d *dev) prepare(ctx context.Context, c *assembly.Cluster) error {
+	if err := c.Ready(ctx); err != nil {
+		return err
+	}
+	for _, t := range d.topics {
+		if err := c.CreateTopic(ctx, t); err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell says where everything is, and what can be done with it.
+func (d *dev) tell(w io.Writer, zk string, c *assembly.Cluster, brief bool) {
+	bootstrap := c.Bootstrap()
+	fmt.Fprintf(w, "ZooKeeper   %s\nBrokers     %s\nController  %s\nFaults      %s (also /metrics)\n", zk, strings.Join(bootstrap, ","), c.Controller(), c.Admin())
+	if brief {
+		return
+	}
+	me := invocation()
+	fmt.Fprintf(w, "\nTry in another terminal:\n")
+	for _, line := range []string{
+		"topics create --bootstrap-server " + bootstrap[0] + fmt.Sprintf(" --topic orders --partitions 3 --replication-factor %d", min(2, d.brokers)),
+		"topics describe --zookeeper " + zk,
+		"status --watch --zookeeper " + zk,
+		fmt.Sprintf("broker fault --admin %s --broker %d --op kill", c.Admin(), min(2, d.brokers)),
+		fmt.Sprintf("broker fault --admin %s --broker %d --op restart", c.Admin(), min(2, d.brokers)),
+	} {
+		fmt.Fprintf(w, "  %s %s\n", me, line)
+	}
+	kept := "nothing is kept"
+	if d.dataDir != "" {
+		kept = "the znodes stay in " + d.dataDir
+	}
+	fmt.Fprintf(w, "Ctrl-C ends all of it; %s.\n\n", kept)
+}
+
+// invocation is how this program was called, as far as it can be called so again.
+func invocation() string {
+	if self, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(self), "/go-build") {
+		return "go run ./cmd/zkcontroller"
+	}
+	return os.Args[0]
+}

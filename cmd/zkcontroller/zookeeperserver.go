@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/zkcontroller/zkcontroller/zkserver"
+)
+
+// embeddedTick is the tickTime of servers that no zoo.cfg describes: sessions
+// may be as short as 1.6 s and as long as 16 s.
+const embeddedTick = 800 * time.Millisecond
+
+func zookeeperCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "zookeeper [ZOO.CFG]", Short: "Be a ZooKeeper server", Args: cobra.MaximumNArgs(1),
+		Long: `Serves ZooKeeper's protocol as one Apache ZooKeeper 3.9 standalone server does: with the settings of a zoo.cfg, which
+those of SERVER_JVMFLAGS (-Dzookeeper.KEY=VALUE) override, or with --listen. With a data directory it writes
+ZooKeeper's own transaction logs and snapshots, so either server can go on where the other one ended. Without a
+clientPortAddress it listens on loopback. There are no ensembles: for more than one machine take Apache ZooKeeper.
+SIGINT and SIGTERM end it; the second one ends at once.`,
+	}
+	f := cmd.Flags()
+	listen := f.String("listen", "", "HOST:PORT, or a port on loopback; port 0 takes any free one")
+	dataDir := f.String("data-dir", "", "with --listen: where logs and snapshots are kept; none is in memory")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		_, log, err := loadConfig(cmd)
+		if err != nil {
+			return err
+		}
+		var cfg *zkserver.ZooCfg
+		switch {
+		case (len(args) == 1) == (*listen != ""):
+			return usageError("give a ZOO.CFG or --listen HOST:PORT")
+		case len(args) == 1 && *dataDir != "":
+			return usageError("--data-dir goes with --listen; a zoo.cfg has dataDir")
+		case len(args) == 1:
+			if cfg, err = zkserver.ParseZooCfg(args[0], os.Getenv("SERVER_JVMFLAGS")); err != nil {
+				return withCode(2, err)
+			}
+		default:
+			if cfg, err = listenConfig(*listen, *dataDir); err != nil {
+				return err
+			}
+		}
+		return serveZooKeeper(cmd.Context(), cfg, log)
+	}
+	return cmd
+}
+
+// listenConfig is what a zoo.cfg would say for --listen: it is meant for
+// loopback, so nothing is kept from anyone.
+func listenConfig(listen, dataDir string) (*zkserver.ZooCfg, error) {
+	if !strings.Contains(listen, ":") {
+		listen = net.JoinHostPort("127.0.0.1", listen)
+	}
+	if _, _, err := net.SplitHostPort(listen); err != nil {
+		return nil, usageError("--listen %s: %w; give HOST:PORT, IPv6 as [ADDRESS]:PORT", listen, err)
+	}
+	return &zkserver.ZooCfg{ClientAddr: listen, Options: embeddedOptions(dataDir)}, nil
+}
+
+func embeddedOptions(dataDir string) zkserver.Options {
+	return zkserver.Options{TickTime: embeddedTick, FourLetterWords: []string{"*"}, DataDir: dataDir}
+}
+
+// serveZooKeeper serves until ctx ends.
+func serveZooKeeper(ctx context.Context, cfg *zkserver.ZooCfg, log *logrus.Logger) error {
+	for _, w := range cfg.Warnings {
+		log.Warn(w)
+	}
+	z, err := startZooKeeper(cfg, log)
+	if err != nil {
+		return err
+	}
+	select {
+	case err = <-z.failed:
+	case <-ctx.Done():
+		log.WithField("why", context.Cause(ctx)).Info("leaving")
+	}
+	return errors.Join(err, z.close())
+}
+
+// listenZooKeeper opens the ports of a configuration, the plain one first.
+func listenZooKeeper(cfg *zkserver.ZooCfg, log *logrus.Logger) ([]net.Listener, error) {
+	var open []net.Listener
+	add := func(address string, conf *tls.Config) error {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			for _, o := range open {
+				o.Close()
+			}
+			return withCode(1, fmt.Errorf("open %s: %w; %s", address, err, portRemedy(err)))
+		}
+		if conf != nil {
+			l = tls.NewListener(l, conf)
+		} else if a := l.Addr().(*net.TCPAddr); !a.IP.IsLoopback() {
+			log.WithField("address", l.Addr().String()).Warn("whoever reaches this port can read and write everything that no ACL guards; listen on 127.0.0.1 unless others need it")
+		}
+		open = append(open, l)
+		return nil
+	}
+	if cfg.ClientAddr != "" {
+		host, port, _ := net.SplitHostPort(cfg.ClientAddr) // it was joined
+		address := cfg.ClientAddr
+		if host == "" && cfg.Options.ClientPort != 0 {
+			address = net.JoinHostPort("127.0.0.1", port)
+			log.WithField("port", port).Info("no clientPortAddress is given: listening on loopback alone; clientPortAddress=0.0.0.0 is all interfaces")
+		}
+		if err := add(address, nil); err != nil {
+			return nil, err
+		}
+		if address != cfg.ClientAddr { // clients that know localhost by its other address; a machine may have none
+			if l, err := net.Listen("tcp", net.JoinHostPort("::1", port)); err == nil {
+				open = append(open, l)
+			}
+		}
+	}
+	if cfg.SecureAddr != "" {
+		if err := add(cfg.SecureAddr, cfg.TLS); err != nil {
+			return nil, err
+		}
+	}
+	return open, nil
+}
+
+func portRemedy(err error) string {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return "stop who has the port, or give another one"
+	}
+	return "give an address of this machine and a port that may be opened"
+}
+
+// zookeeper is a server with its ports.
+type zookeeper struct {
+	server  *zkserver.Server
+	ports   []net.Listener
+	serving sync.WaitGroup
+	failed  chan error // a port that is served no more
+	once    sync.Once
+	err     error
+}
+
+// startZooKeeper opens the ports, recovers what is to be recovered, and serves.
+func startZooKeeper(cfg *zkserver.ZooCfg, log *logrus.Logger) (*zookeeper, error) {
+	ports, err := listenZooKeeper(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	o := cfg.Options
+	o.Log = log
+	if o.ClientPort == 0 && cfg.ClientAddr != "" {
+		o.ClientPort = ports[0].Addr().(*net.TCPAddr).Port
+	}
+	z := &zookeeper{ports: ports, failed: make(chan error, len(ports))}
+	if z.server, err = zkserver.New(o); err != nil {
+		for _, l := range ports {
+			l.Close()
+		}
+		return nil, err
+	}
+	for _, l := range ports {
+		log.WithField("address", l.Addr().String()).Info("serving ZooKeeper")
+		z.serving.Go(func() {
+			if err := z.server.Serve(l); err != nil && !errors.Is(err, zkserver.ErrServerClosed) {
+				z.failed <- err
+			}
+		})
+	}
+	return z, nil
+}
+
+func (z *zookeeper) address() string { return z.ports[0].Addr().String() }
+
+// close ends the server when all that was answered is safe.
+func (z *zookeeper) close() error {
+	z.once.Do(func() {
+		z.err = z.server.Close()
+		z.serving.Wait()
+	})
+	return z.err
+}
