@@ -34,21 +34,22 @@ type Controller struct {
 	known  kafka.BrokerID // who /controller names; NoController when nobody
 	ready  bool           // failover has finished
 
-	lastEpoch int32 // highest epoch this process was elected with or saw
-	damage    damage
-	damaged   []kafka.TopicPartition  // whose states were found unreadable just now
-	failures  map[string]string       // by event: the last failure told
-	again     map[events.Event]func() // looks that will be repeated, and what takes them back
-	dirty     dirtyTopics
-	open      unconfirmed
-	watches   topicWatches
-	configs   configWatch
-	stopTimer func()
-	rec       *recorder
-	stats     counters
-	office    office
-	clusterID string // once it was read
-	features  finalized
+	lastEpoch   int32 // highest epoch this process was elected with or saw
+	damage      damage
+	damaged     []kafka.TopicPartition  // whose states were found unreadable just now
+	failures    map[string]string       // by event: the last failure told
+	again       map[events.Event]func() // looks that will be repeated, and what takes them back
+	dirty       dirtyTopics
+	open        unconfirmed
+	undeletable undeletable
+	watches     topicWatches
+	configs     configWatch
+	stopTimer   func()
+	rec         *recorder
+	stats       counters
+	office      office
+	clusterID   string // once it was read
+	features    finalized
 }
 
 // putter is where the controller queues events for itself.
@@ -263,6 +264,8 @@ func (c *Controller) dispatchActive(ctx context.Context, ev events.Event) error 
 		return c.onArmTopics(ctx)
 	case confirmTimeout:
 		return c.onConfirmTimeout(ctx)
+	case deletionRetry:
+		return c.onDeletionRetry(ctx)
 	case fenceTimeout:
 		return c.onFenceTimeout(ctx)
 	case flushTopics:
@@ -315,7 +318,7 @@ func (c *Controller) clear() {
 		stop()
 	}
 	c.again = map[events.Event]func(){}
-	c.dirty, c.open = dirtyTopics{}, unconfirmed{}
+	c.dirty, c.open, c.undeletable = dirtyTopics{}, unconfirmed{}, undeletable{}
 	c.watches = topicWatches{}
 	c.configs = configWatch{}
 	if c.stopTimer != nil {

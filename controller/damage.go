@@ -122,6 +122,7 @@ func (c *Controller) forgetTopic(name string) {
 	c.state.RemoveTopic(name)
 	c.dirty.forget(name)
 	c.open.forgetTopic(name)
+	delete(c.undeletable.topics, name)
 	for _, path := range []string{zkpaths.TopicPath(name), zkpaths.TopicConfigPath(name), zkpaths.DeleteTopicPath(name)} {
 		c.gone(path)
 	}

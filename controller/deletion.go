@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sirupsen/logrus"
 
@@ -97,8 +98,41 @@ func (c *Controller) resumeDeletions(ctx context.Context) error {
 func (c *Controller) completeTold(ctx context.Context, names []string) error {
 	return c.completeDeletions(ctx, slices.DeleteFunc(names, func(name string) bool {
 		_, untold := c.open.topics[name]
-		return untold
+		return untold || c.undeletable.topics[name]
 	}))
+}
+
+// undeletable are topics whose replicas are gone and whose nodes could not be
+// deleted. They stay queued, and their markers with them: so the next controller
+// finds what is left to do.
+type undeletable struct {
+	topics map[string]bool
+	timer  bool // a deletionRetry will come
+}
+
+// deletionRetry is the timer event that tries them again.
+type deletionRetry struct{}
+
+func (deletionRetry) Kind() events.Kind { return events.TopicDeletionKind }
+func (deletionRetry) Name() string      { return "DeletionRetry" }
+
+func (c *Controller) onDeletionRetry(ctx context.Context) error {
+	c.undeletable = undeletable{}
+	return c.resumeDeletions(ctx)
+}
+
+// deleteLater reports a topic that could not be deleted, and why.
+func (c *Controller) deleteLater(name string, why error) {
+	c.remark(zkpaths.TopicPath(name), "deletion", "the topic's replicas are deleted, its nodes cannot be: "+why.Error(),
+		"give this process the right to delete them; it tries again and again, and the marker stays")
+	if c.undeletable.topics == nil {
+		c.undeletable.topics = map[string]bool{}
+	}
+	c.undeletable.topics[name] = true
+	if !c.undeletable.timer {
+		c.undeletable.timer = true
+		c.timers.After(lookAgainAfter, deletionRetry{})
+	}
 }
 
 // startDeletions tells clients that the topics are gone, and brokers to delete
@@ -213,21 +247,26 @@ func (c *Controller) completeDeletions(ctx context.Context, names []string) erro
 			}
 		}
 	}
-	if err := c.deleteNodes(ctx, names); err != nil {
+	deleted, err := c.deleteNodes(ctx, names)
+	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range deleted {
 		c.log.WithField("topic", name).Info("topic is deleted")
 		c.forgetTopic(name)
 		c.state.ClearIneligible(name)
 	}
-	return c.dropDeletedMoves(ctx, names)
+	if len(deleted) == 0 {
+		return nil
+	}
+	return c.dropDeletedMoves(ctx, deleted)
 }
 
 // deleteNodes removes the trees of topics, their configuration and, last, the
 // markers. What is below a topic is mostly known; where something else turns
-// up, the tree is listed.
-func (c *Controller) deleteNodes(ctx context.Context, names []string) error {
+// up, the tree is listed. It gives the topics that are gone; the others keep
+// their markers.
+func (c *Controller) deleteNodes(ctx context.Context, names []string) (deleted []string, err error) {
 	var paths, listed []string
 	for _, name := range names {
 		tree, known := c.knownTree(name)
@@ -238,10 +277,10 @@ func (c *Controller) deleteNodes(ctx context.Context, names []string) error {
 	}
 	left, err := c.deletePaths(ctx, paths)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, path := range left {
-		if topic, ok := zkpaths.ParseTopicPath(path); ok {
+	for _, l := range left {
+		if topic, ok := zkpaths.ParseTopicPath(l.path); ok {
 			listed = append(listed, topic)
 		}
 	}
@@ -249,14 +288,29 @@ func (c *Controller) deleteNodes(ctx context.Context, names []string) error {
 		roots := append(readPaths(listed, zkpaths.TopicPath), readPaths(listed, zkpaths.TopicConfigPath)...)
 		below, err := c.descendants(ctx, roots)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if _, err := c.deletePaths(ctx, below); err != nil {
-			return err
+		if left, err = c.deletePaths(ctx, below); err != nil {
+			return nil, err
+		}
+	} else {
+		left = nil
+	}
+	stuck := map[string]bool{}
+	why := map[string]error{} // what was met first is the cause: children come before their parents
+	for _, l := range left {
+		topic, _, _ := strings.Cut(strings.TrimPrefix(l.path, zkpaths.BrokerTopics+"/"), "/")
+		if why[topic] == nil {
+			why[topic] = l.err
+		}
+		if l.path == zkpaths.TopicPath(topic) {
+			stuck[topic] = true
+			c.deleteLater(topic, why[topic])
 		}
 	}
-	_, err = c.deletePaths(ctx, readPaths(names, zkpaths.DeleteTopicPath))
-	return err
+	deleted = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return stuck[name] })
+	_, err = c.deletePaths(ctx, readPaths(deleted, zkpaths.DeleteTopicPath))
+	return deleted, err
 }
 
 func readPaths(names []string, path func(string) string) []string {
@@ -285,8 +339,15 @@ func (c *Controller) knownTree(name string) ([]string, bool) {
 	return append(out, zkpaths.PartitionsPath(name), zkpaths.TopicPath(name), zkpaths.TopicConfigPath(name)), true
 }
 
-// deletePaths deletes in order and gives the paths that are still there.
-func (c *Controller) deletePaths(ctx context.Context, paths []string) ([]string, error) {
+// leftover is a node that could not be deleted.
+type leftover struct {
+	path string
+	err  error
+}
+
+// deletePaths deletes in order and gives what is still there. What belongs to a
+// topic but is not below its node is reported here, since nobody waits for it.
+func (c *Controller) deletePaths(ctx context.Context, paths []string) ([]leftover, error) {
 	writes := make([]zkpaths.Write, len(paths))
 	for i, path := range paths {
 		writes[i] = zkpaths.Write{Op: zkpaths.Delete, Path: path, Version: zkpaths.AnyVersion}
@@ -295,14 +356,14 @@ func (c *Controller) deletePaths(ctx context.Context, paths []string) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	var left []string
+	var left []leftover
 	for i, o := range out {
 		if o.OK() || o.Code == zkpaths.NoNode {
 			continue
 		}
-		left = append(left, paths[i])
-		if o.Code != zkpaths.NotEmpty {
-			c.log.WithError(o.Error(paths[i])).Warn("cannot delete a node of a deleted topic")
+		left = append(left, leftover{paths[i], o.Error(paths[i])})
+		if !strings.HasPrefix(paths[i], zkpaths.BrokerTopics+"/") {
+			c.remark(paths[i], "deletion", "it belongs to a deleted topic, and cannot be deleted: "+o.Code.String(), "remove it by hand")
 		}
 	}
 	return left, nil

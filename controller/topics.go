@@ -36,6 +36,9 @@ func (c *Controller) listTopics(ctx context.Context) error {
 	for _, t := range slices.Clone(c.state.Topics()) {
 		if _, ok := slices.BinarySearch(list.Children, t.Name); !ok {
 			c.log.WithField("topic", t.Name).Info("topic znode is gone; forgetting the topic")
+			if c.undeletable.topics[t.Name] {
+				c.queue.Put(events.TopicDeletion{}) // somebody deleted it for us: its marker goes
+			}
 			c.forgetTopic(t.Name)
 		}
 	}
