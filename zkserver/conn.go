@@ -217,6 +217,7 @@ func (s *Server) settle(own *conn) {
 	s.dirty = s.dirty[:0]
 	if s.durable() {
 		s.commit(own)
+		s.maybeSnapshot()
 	}
 	if own != nil && own.mayWrite() {
 		own.writing = true

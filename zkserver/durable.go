@@ -42,6 +42,7 @@ func (s *Server) append(t *zkwire.Txn) {
 	s.keep.log.Append(t)
 	s.keep.appended = t.Zxid
 	s.keep.pending++
+	s.snap.since++
 }
 
 // commit makes durable what was appended, if nobody else is at it. The

@@ -1,9 +1,12 @@
 package zkserver
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -76,14 +79,16 @@ func isFourLetterWord(w string) bool {
 // fourLetter answers a four-letter word (spec/zookeeper.md §4.12).
 func (c *conn) fourLetter(word string) {
 	s := c.s
-	s.mu.Lock()
 	text := ""
 	if !s.o.mayAsk(word) {
 		text = word + " is not executed because it is not in the whitelist."
+	} else if word == "envi" {
+		text = envi() // may have to ask a name server
 	} else if answer := s.words()[word]; answer != nil {
+		s.mu.Lock()
 		text = answer()
+		s.mu.Unlock()
 	}
-	s.mu.Unlock()
 	c.nc.SetWriteDeadline(time.Now().Add(handshakeTime)) // an error shows at the write
 	if _, err := c.nc.Write([]byte(text)); err != nil {
 		c.gone(err)
@@ -100,7 +105,6 @@ func (s *Server) words() map[string]func() string {
 		"stat": s.stat,
 		"cons": func() string { return s.listConns(true) + "\n" },
 		"conf": s.conf,
-		"envi": s.envi,
 		"dump": s.dump,
 		"mntr": s.mntr,
 		"wchs": s.wchs,
@@ -196,8 +200,9 @@ func (s *Server) conf() string {
 		o.MinSessionTimeout.Milliseconds(), o.MaxSessionTimeout.Milliseconds())
 }
 
-func (s *Server) envi() string {
-	host, _ := os.Hostname()
+// envi tells of the process. What it cannot find out is empty.
+func envi() string {
+	host := hostName()
 	dir, _ := os.Getwd()
 	user := os.Getenv("USER")
 	home, _ := os.UserHomeDir()
@@ -210,6 +215,25 @@ func (s *Server) envi() string {
 		fmt.Fprintf(&b, "%s=%s\n", kv[0], kv[1])
 	}
 	return b.String()
+}
+
+// hostName is the canonical name of this host, as Java would find it.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "<NA>"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err != nil || len(addrs) == 0 {
+		return "<NA>"
+	}
+	names, err := net.DefaultResolver.LookupAddr(ctx, addrs[0])
+	if err != nil || len(names) == 0 {
+		return addrs[0]
+	}
+	return strings.TrimSuffix(names[0], ".")
 }
 
 // dump lists sessions by the tick at which they end, ephemerals and connections.
@@ -301,9 +325,31 @@ func openFiles() (open, limit int) {
 	return open, limit
 }
 
+// eachWatch visits the watches that wchs, wchp and wchc tell of: as in Apache,
+// those on a node's data, and not those on its children alone.
+func (s *Server) eachWatch(visit func(path string, who []Watcher)) {
+	t := s.tree
+	t.WatchedPaths(func(path string, who []Watcher) {
+		who = slices.DeleteFunc(slices.Clone(who), func(w Watcher) bool {
+			return !t.Watches(w, DataWatch, path) && !t.Watches(w, PersistentWatch, path) && !t.Watches(w, RecursiveWatch, path)
+		})
+		if len(who) > 0 {
+			visit(path, who)
+		}
+	})
+}
+
 func (s *Server) wchs() string {
-	watches, paths, watchers := s.tree.CountWatches()
-	return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", watchers, paths, watches)
+	watches, paths := 0, 0
+	watchers := map[Watcher]struct{}{}
+	s.eachWatch(func(_ string, who []Watcher) {
+		paths++
+		watches += len(who)
+		for _, w := range who {
+			watchers[w] = struct{}{}
+		}
+	})
+	return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", len(watchers), paths, watches)
 }
 
 // sessionOf is the session whose connection a watcher is.
@@ -316,7 +362,7 @@ func (s *Server) sessionOf(w Watcher) string {
 
 func (s *Server) wchp() string {
 	var b strings.Builder
-	s.tree.WatchedPaths(func(path string, who []Watcher) {
+	s.eachWatch(func(path string, who []Watcher) {
 		b.WriteString(path + "\n")
 		for _, w := range who {
 			b.WriteString("\t" + s.sessionOf(w) + "\n")
@@ -327,7 +373,7 @@ func (s *Server) wchp() string {
 
 func (s *Server) wchc() string {
 	paths := map[Watcher][]string{}
-	s.tree.WatchedPaths(func(path string, who []Watcher) {
+	s.eachWatch(func(path string, who []Watcher) {
 		for _, w := range who {
 			paths[w] = append(paths[w], path)
 		}
@@ -353,9 +399,9 @@ func (s *Server) dirs() string {
 // versionDir is where a server keeps its files in a directory.
 func versionDir(dir string) string {
 	if dir == "" {
-		return ""
+		return "(in memory)"
 	}
-	return dir + "/version-2"
+	return filepath.Join(dir, "version-2")
 }
 
 // dirSize is the size of the files of a directory, 0 in memory.

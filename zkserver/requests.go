@@ -21,7 +21,7 @@ func (c *conn) request(frame []byte, now int64) {
 	s := c.s
 	switch h.Op {
 	case zkwire.OpPing:
-		c.reply(h.Xid, s.tree.Zxid(), zkwire.OK)
+		c.reply(zkwire.XidPing, s.tree.Zxid(), zkwire.OK) // whatever xid it came with
 	case zkwire.OpGetData, zkwire.OpExists, zkwire.OpGetChildren, zkwire.OpGetChildren2:
 		c.read(h, d)
 	case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL,
@@ -446,6 +446,10 @@ func (c *conn) setWatches(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		c.malformed(h)
 		return
 	}
-	c.s.deliver(c.s.tree.Rearm(c.id, r.RelativeZxid, r.Data, r.Exist, r.Child, r.Persistent, r.PersistentRecursive))
+	missed := c.s.tree.Rearm(c.id, r.RelativeZxid, r.Data, r.Exist, r.Child, r.Persistent, r.PersistentRecursive)
+	for i := range missed {
+		missed[i].Zxid = -1 // no transaction of now
+	}
+	c.s.deliver(missed)
 	c.finish(c.ok(h))
 }

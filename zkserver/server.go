@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/zkcontroller/zkcontroller/zkserver/zkfiles"
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
 
@@ -41,7 +42,9 @@ type Server struct {
 	resumed  sync.Cond // paused or closed changed, or transactions became durable
 	expiry   expiry
 	stats    stats
-	keep     keeper // durability
+	keep     keeper         // durability
+	store    *zkfiles.Store // nil: in memory
+	snap     snap
 
 	stopTimers []func()
 	done       chan struct{}  // closed by Close
