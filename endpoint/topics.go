@@ -19,38 +19,24 @@ const maxNewPartitions = 1_000_000
 
 // createTopics: spec/admin-api.md §2.
 func (e *Endpoint) createTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) (kmsg.Response, error) {
-	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
-	results := make([]events.NewTopicResult, len(req.Topics))
+	deadline := deadlineOf(req.TimeoutMillis)
 	early, late := checkNewTopics(req)
 	if err := e.settleRefused(ctx, early, late, func(i int) string { return req.Topics[i].Topic }); err != nil {
 		return nil, err
 	}
-	var wanted []events.NewTopic
-	var at []int
-	for i, t := range req.Topics {
-		if why, bad := early[i]; bad {
-			results[i].RowError = why
-			continue
-		}
-		wanted, at = append(wanted, newTopic(t)), append(at, i)
-	}
-	rows, err := askRows(ctx, e, req.TimeoutMillis, len(wanted),
-		func(int) events.NewTopicResult { return events.NewTopicResult{RowError: requestTimedOut} },
-		func(reply func([]events.NewTopicResult)) events.Event {
+	results, err := askOthers(ctx, e, req.TimeoutMillis, early, req.Topics, newTopic,
+		func(r *events.NewTopicResult) *events.RowError { return &r.RowError },
+		func(wanted []events.NewTopic, reply func([]events.NewTopicResult)) events.Event {
 			return events.CreateTopics{Topics: wanted, ValidateOnly: req.ValidateOnly, Reply: reply}
 		})
 	if err != nil {
 		return nil, err
 	}
-	for k, r := range rows {
-		results[at[k]] = r
-	}
 	if !req.ValidateOnly {
-		var waits []wait
+		waits := make([]wait, len(results))
 		for i := range results {
 			r := &results[i]
-			waits = append(waits, wait{ref: events.TopicRef{Name: req.Topics[i].Topic}, row: &r.RowError, pending: r.Pending,
-				done: func(t events.TopicDescription) bool { return allLed(t, int(r.Partitions)) }})
+			waits[i] = forLeaders(req.Topics[i].Topic, int(r.Partitions), r.Pending, &r.RowError)
 		}
 		if err := e.finish(ctx, req.TimeoutMillis, deadline, waits); err != nil {
 			return nil, err
@@ -150,39 +136,24 @@ func createTopicsAnswer(req *kmsg.CreateTopicsRequest, results []events.NewTopic
 
 // createPartitions: spec/admin-api.md §4.
 func (e *Endpoint) createPartitions(ctx context.Context, req *kmsg.CreatePartitionsRequest) (kmsg.Response, error) {
-	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
+	deadline := deadlineOf(req.TimeoutMillis)
 	topics, refused := checkMorePartitions(req)
-	name := func(i int) string { return topics[i].Topic }
-	if err := e.settleRefused(ctx, refused, nil, name); err != nil {
+	if err := e.settleRefused(ctx, refused, nil, nil); err != nil {
 		return nil, err
 	}
-	results := make([]events.MorePartitionsResult, len(topics))
-	var wanted []events.MorePartitions
-	var at []int
-	for i, t := range topics {
-		if why, bad := refused[i]; bad {
-			results[i].RowError = why
-			continue
-		}
-		wanted, at = append(wanted, morePartitions(t)), append(at, i)
-	}
-	rows, err := askRows(ctx, e, req.TimeoutMillis, len(wanted),
-		func(int) events.MorePartitionsResult { return events.MorePartitionsResult{RowError: requestTimedOut} },
-		func(reply func([]events.MorePartitionsResult)) events.Event {
+	results, err := askOthers(ctx, e, req.TimeoutMillis, refused, topics, morePartitions,
+		func(r *events.MorePartitionsResult) *events.RowError { return &r.RowError },
+		func(wanted []events.MorePartitions, reply func([]events.MorePartitionsResult)) events.Event {
 			return events.CreatePartitions{Topics: wanted, ValidateOnly: req.ValidateOnly, Reply: reply}
 		})
 	if err != nil {
 		return nil, err
 	}
-	for k, r := range rows {
-		results[at[k]] = r
-	}
 	if !req.ValidateOnly {
-		var waits []wait
+		waits := make([]wait, len(results))
 		for i := range results {
-			r, count := &results[i], int(topics[i].Count)
-			waits = append(waits, wait{ref: events.TopicRef{Name: name(i)}, row: &r.RowError, pending: r.Pending,
-				done: func(t events.TopicDescription) bool { return allLed(t, count) }})
+			r := &results[i]
+			waits[i] = forLeaders(topics[i].Topic, int(topics[i].Count), r.Pending, &r.RowError)
 		}
 		if err := e.finish(ctx, req.TimeoutMillis, deadline, waits); err != nil {
 			return nil, err
@@ -191,7 +162,7 @@ func (e *Endpoint) createPartitions(ctx context.Context, req *kmsg.CreatePartiti
 	resp := req.ResponseKind().(*kmsg.CreatePartitionsResponse)
 	for i, r := range results {
 		row := kmsg.NewCreatePartitionsResponseTopic()
-		row.Topic, row.ErrorCode, row.ErrorMessage = name(i), int16(r.Error), message(r.RowError)
+		row.Topic, row.ErrorCode, row.ErrorMessage = topics[i].Topic, int16(r.Error), message(r.RowError)
 		resp.Topics = append(resp.Topics, row)
 	}
 	return resp, nil
@@ -231,7 +202,7 @@ func morePartitions(t kmsg.CreatePartitionsRequestTopic) events.MorePartitions {
 
 // deleteTopics: spec/admin-api.md §3.
 func (e *Endpoint) deleteTopics(ctx context.Context, req *kmsg.DeleteTopicsRequest) (kmsg.Response, error) {
-	deadline := time.Now().Add(time.Duration(req.TimeoutMillis) * time.Millisecond)
+	deadline := deadlineOf(req.TimeoutMillis)
 	refs, refused := deletedRefs(req)
 	if err := e.settleRefused(ctx, refused, nil, nil); err != nil {
 		return nil, err
@@ -352,6 +323,46 @@ func askRows[T any](ctx context.Context, e *Endpoint, timeoutMillis int32, n int
 		return rows, nil
 	}
 	return rows, oneEach(err, n, len(rows))
+}
+
+// askOthers asks the loop for the rows of a request that were not refused here,
+// and gives the results of all rows in the request's order. rowOf is where a
+// result keeps its code.
+func askOthers[Row, Want, Result any](ctx context.Context, e *Endpoint, timeoutMillis int32, refused map[int]events.RowError, rows []Row,
+	want func(Row) Want, rowOf func(*Result) *events.RowError, build func(wanted []Want, reply func([]Result)) events.Event) ([]Result, error) {
+	results := make([]Result, len(rows))
+	var wanted []Want
+	var at []int
+	for i, row := range rows {
+		if why, bad := refused[i]; bad {
+			*rowOf(&results[i]) = why
+			continue
+		}
+		wanted, at = append(wanted, want(row)), append(at, i)
+	}
+	late := func(int) (r Result) {
+		*rowOf(&r) = requestTimedOut
+		return r
+	}
+	answers, err := askRows(ctx, e, timeoutMillis, len(wanted), late, func(reply func([]Result)) events.Event { return build(wanted, reply) })
+	if err != nil {
+		return nil, err
+	}
+	for k, r := range answers {
+		results[at[k]] = r
+	}
+	return results, nil
+}
+
+// forLeaders waits until all of a topic's partitions, count of them, have leaders.
+func forLeaders(topic string, count int, pending bool, row *events.RowError) wait {
+	return wait{ref: events.TopicRef{Name: topic}, row: row, pending: pending,
+		done: func(t events.TopicDescription) bool { return allLed(t, count) }}
+}
+
+// deadlineOf is when the time is over that a client gives its request.
+func deadlineOf(timeoutMillis int32) time.Time {
+	return time.Now().Add(time.Duration(timeoutMillis) * time.Millisecond)
 }
 
 // settleRefused puts the right reason to the rows that this package refused:
