@@ -35,8 +35,87 @@ type Who struct {
 	Identities []Identity
 }
 
-// may tells whether any entry grants any of the wanted permissions.
-func (w Who) may(want int32, acl []ACL) bool { return Permits(w.Identities, want, acl) }
+// may tells whether any entry of a list grants any of the wanted permissions.
+func (t *Tree) may(who *Who, want int32, acl uint32) bool {
+	l := &t.acls.lists[acl]
+	return l.world&want != 0 || Permits(who.Identities, want, l.entries)
+}
+
+// aclTable has every access list once, and nodes have its number. A list
+// that no node has any more is forgotten.
+type aclTable struct {
+	lists  []aclList
+	free   []uint32
+	number map[string]uint32 // by the list's bytes on the wire
+	key    []byte
+}
+
+type aclList struct {
+	entries []ACL // never changed: results and notices share it
+	world   int32 // what everyone may
+	refs    int
+	key     string
+}
+
+// openACL is the number of OpenACL; it is always there.
+const openACL = 0
+
+func newACLTable() aclTable {
+	return aclTable{lists: []aclList{{entries: OpenACL(), world: PermAll}}, number: map[string]uint32{}}
+}
+
+func (a *aclTable) entries(acl uint32) []ACL { return a.lists[acl].entries }
+
+func isOpen(entries []ACL) bool {
+	return len(entries) == 1 && entries[0].Perms == PermAll && entries[0].Scheme == "world" && entries[0].ID == "anyone"
+}
+
+// internOpen is intern, and an absent list is the open one.
+func (a *aclTable) internOpen(entries []ACL) uint32 {
+	if len(entries) == 0 {
+		return openACL
+	}
+	return a.intern(entries)
+}
+
+// intern gives the number of a list for one more node.
+func (a *aclTable) intern(entries []ACL) uint32 {
+	if isOpen(entries) {
+		return openACL
+	}
+	a.key = zkwire.AppendACLs(a.key[:0], entries)
+	acl, ok := a.number[string(a.key)]
+	if !ok {
+		acl = uint32(len(a.lists))
+		if n := len(a.free); n > 0 {
+			acl, a.free = a.free[n-1], a.free[:n-1]
+		} else {
+			a.lists = append(a.lists, aclList{})
+		}
+		l := aclList{entries: slices.Clone(entries), key: string(a.key)}
+		for _, e := range entries {
+			if e.Scheme == "world" {
+				l.world |= e.Perms
+			}
+		}
+		a.lists[acl] = l
+		a.number[l.key] = acl
+	}
+	a.lists[acl].refs++
+	return acl
+}
+
+func (a *aclTable) release(acl uint32) {
+	if acl == openACL {
+		return
+	}
+	l := &a.lists[acl]
+	if l.refs--; l.refs == 0 {
+		delete(a.number, l.key)
+		*l = aclList{}
+		a.free = append(a.free, acl)
+	}
+}
 
 // Permits tells whether an access list grants a permission to somebody with
 // these identities. The server also asks it before it delivers a watch notice.

@@ -3,7 +3,6 @@ package zkserver
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
@@ -68,17 +67,21 @@ func (t *Tree) Replay(txn *zkwire.Txn) error {
 func (t *Tree) replay(txn *zkwire.Txn, record zkwire.TxnRecord) error {
 	switch r := record.(type) {
 	case *zkwire.TxnCreate:
-		t.replayCreate(txn, r)
+		return t.replayCreate(txn, r)
 	case *zkwire.TxnDelete:
-		t.replayDelete(txn.Zxid, r.Path)
+		t.uproot(r.Path, txn.Zxid)
 	case *zkwire.TxnSetData:
-		if n := t.nodes[r.Path]; n != nil {
-			n.data = r.Data
-			n.stat.Version, n.stat.Mzxid, n.stat.Mtime = r.Version, txn.Zxid, txn.Time
+		if id := t.find(r.Path); id != 0 {
+			n := t.nodes.at(id)
+			t.setData(id, n, r.Data)
+			n.version, n.mzxid, n.mtime = r.Version, txn.Zxid, txn.Time
 		}
 	case *zkwire.TxnSetACL:
-		if n := t.nodes[r.Path]; n != nil {
-			n.acl, n.stat.Aversion = r.ACL, r.Version
+		if n := t.node(r.Path); n != nil {
+			acl := t.acls.internOpen(r.ACL)
+			t.acls.release(n.acl)
+			n.acl = acl
+			t.ext(n).aversion = r.Version
 		}
 	case *zkwire.TxnCreateSession:
 		t.AddSession(txn.Session)
@@ -112,128 +115,79 @@ func (t *Tree) replayMulti(txn *zkwire.Txn, m *zkwire.TxnMulti) error {
 // replayCreate raises the parent's counters even if the node is there
 // already: the snapshot may have met the parent before this create, and the
 // node behind it. It never lowers them: the snapshot may know later ones.
-func (t *Tree) replayCreate(txn *zkwire.Txn, r *zkwire.TxnCreate) {
-	parent := t.parentOf(r.Path)
-	if parent == nil {
-		return // deleted later, and the snapshot knows
+func (t *Tree) replayCreate(txn *zkwire.Txn, r *zkwire.TxnCreate) error {
+	if fault := pathFault(r.Path); fault != "" {
+		return fmt.Errorf("replay zxid 0x%x, create %q: the path %s", txn.Zxid, r.Path, fault)
 	}
-	there := t.nodes[r.Path] != nil
+	above, name := split(r.Path)
+	aboveID := t.find(above)
+	if aboveID == 0 {
+		return nil // deleted later, and the snapshot knows
+	}
+	h := t.index.hash(r.Path)
+	there := t.search(h, r.Path) != 0
+	e := t.ext(t.nodes.at(aboveID))
 	switch {
-	case r.ParentCreated == -1 && !there: // logs of old servers do not say
-		parent.created++
-	case r.ParentCreated-parent.created > 0: // so that it may overflow, as in Java
-		parent.created = r.ParentCreated
+	case r.ParentCreated == -1 && e.created >= 0: // logs of old servers do not say
+		if !there {
+			e.created++
+		}
+	case r.ParentCreated-e.created > 0: // the difference, so that it may overflow
+		e.created = r.ParentCreated
 	}
-	parent.stat.Pzxid = max(parent.stat.Pzxid, txn.Zxid)
+	e.pzxid = max(e.pzxid, txn.Zxid)
 	if there {
-		return
+		return nil
 	}
-	n := &node{data: r.Data, acl: r.ACL, stat: Stat{Czxid: txn.Zxid, Mzxid: txn.Zxid, Pzxid: txn.Zxid, Ctime: txn.Time, Mtime: txn.Time}}
-	if len(n.acl) == 0 {
-		n.acl = OpenACL()
-	}
+	id, n := t.plant(h, aboveID, r.Path, name, r.Data, t.acls.internOpen(r.ACL))
+	n.czxid, n.mzxid, n.ctime, n.mtime = txn.Zxid, txn.Zxid, txn.Time, txn.Time
 	switch {
 	case r.Op == zkwire.OpCreateContainer:
-		n.mode = Container
-		t.sweep[r.Path] = struct{}{}
+		t.become(id, n, Container, 0)
 	case r.Op == zkwire.OpCreateTTL:
-		n.mode, n.ttl = PersistentTTL, r.TTL
-		t.sweep[r.Path] = struct{}{}
+		t.become(id, n, PersistentTTL, r.TTL)
 	case r.Ephemeral:
-		n.mode, n.stat.EphemeralOwner = Ephemeral, txn.Session
-		t.AddSession(txn.Session)
-		t.sessions[txn.Session][r.Path] = struct{}{}
+		t.become(id, n, Ephemeral, txn.Session)
 	}
-	t.nodes[r.Path] = n
-	parent.addChild(r.Path)
+	return nil
 }
 
-// replayDelete takes a node out with all below it: whatever a snapshot has
-// there is of a later time, and its transactions are still to come.
-func (t *Tree) replayDelete(zxid int64, path string) {
-	parent := t.parentOf(path)
+// uproot takes a node out with all below it: whatever a snapshot has there is
+// of a later time, and its transactions are still to come. The parent learns
+// of it even if the node is gone already.
+func (t *Tree) uproot(path string, zxid int64) {
+	if path == "" || path == "/" || path[0] != '/' {
+		return
+	}
+	above, _ := split(path)
+	parent := t.node(above)
 	if parent == nil {
 		return
 	}
-	parent.stat.Pzxid = max(parent.stat.Pzxid, zxid)
-	n := t.nodes[path]
-	if n == nil {
+	e := t.ext(parent)
+	e.pzxid = max(e.pzxid, zxid)
+	h := t.index.hash(path)
+	id := t.search(h, path)
+	if id == 0 {
 		return
 	}
-	for name := range n.children {
-		t.replayDelete(zxid, path+"/"+name)
+	n := t.nodes.at(id)
+	for _, kid := range slices.Clone(t.children(n)) {
+		t.uproot(t.path(kid), zxid)
 	}
-	t.unlist(path, n)
-	delete(t.nodes, path)
-	delete(parent.children, path[strings.LastIndexByte(path, '/')+1:])
+	t.unlink(h, id, n, path)
+	t.forget(id)
+	t.compact()
 }
 
 func (t *Tree) replayClose(txn *zkwire.Txn, r *zkwire.TxnCloseSession) {
 	for _, p := range r.Paths {
-		t.replayDelete(txn.Zxid, p)
+		t.uproot(p, txn.Zxid)
 	}
-	for _, p := range t.Ephemerals(txn.Session) {
-		t.replayDelete(txn.Zxid, p)
+	if s := t.sessions[txn.Session]; s != nil {
+		for _, o := range t.paths(s.owned) {
+			t.uproot(o.path, txn.Zxid)
+		}
 	}
 	delete(t.sessions, txn.Session)
-}
-
-// Cursor goes over a tree in pieces, for a snapshot that does not stop the
-// world.
-type Cursor struct {
-	t     *Tree
-	stack []frame
-	begun bool
-}
-
-// frame is a node whose children are being visited; last is the name of the
-// newest one.
-type frame struct{ path, last string }
-
-// Cursor begins at the root.
-func (t *Tree) Cursor() *Cursor { return &Cursor{t: t} }
-
-// Next gives up to max more nodes, parents before children, and nil at the
-// end. The tree may be written to between two calls: then what comes out is
-// not the tree of any one moment, but with the transactions since Cursor was
-// called, replayed in order, it is the present one.
-func (c *Cursor) Next(max int) []Saved {
-	var out []Saved
-	if !c.begun {
-		c.begun = true
-		out = append(out, c.t.saved("/"))
-		c.stack = append(c.stack, frame{path: "/"})
-	}
-	for len(out) < max && len(c.stack) > 0 {
-		top := &c.stack[len(c.stack)-1]
-		name := c.t.childAfter(top.path, top.last)
-		if name == "" {
-			c.stack = c.stack[:len(c.stack)-1]
-			continue
-		}
-		top.last = name
-		path := strings.TrimSuffix(top.path, "/") + "/" + name
-		out = append(out, c.t.saved(path))
-		c.stack = append(c.stack, frame{path: path})
-	}
-	return out
-}
-
-func (t *Tree) childAfter(path, last string) string {
-	n := t.lookup(path)
-	if n == nil {
-		return ""
-	}
-	best := ""
-	for name := range n.children {
-		if name > last && (best == "" || name < best) {
-			best = name
-		}
-	}
-	return best
-}
-
-func (t *Tree) saved(path string) Saved {
-	n := t.nodes[path]
-	return Saved{Path: path, Data: n.data, ACL: slices.Clone(n.acl), Mode: n.mode, TTL: n.ttl, Created: n.created, Stat: n.full()}
 }

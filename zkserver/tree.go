@@ -72,36 +72,27 @@ func (m Mode) sequential() bool {
 // maxTTL is the longest TTL in milliseconds that ZooKeeper can store.
 const maxTTL = 0x00FF_FFFF_FFFF
 
-// node is one znode. created counts the creations of children: sequence
-// numbers are drawn from it, and Stat's cversion is derived from it.
-type node struct {
-	data     []byte
-	acl      []ACL
-	stat     Stat // Cversion, DataLength and NumChildren are filled in by the reader
-	mode     Mode // Persistent, Ephemeral, Container or PersistentTTL
-	ttl      int64
-	created  int32
-	children map[string]struct{}
-}
-
-func (n *node) full() Stat {
-	s := n.stat
-	s.NumChildren = int32(len(n.children))
-	s.Cversion = 2*n.created - s.NumChildren
-	s.DataLength = int32(len(n.data))
-	return s
-}
-
 // Tree is ZooKeeper's data tree with its sessions and watches: pure, without
 // clock, goroutine or socket. Session ids, times (milliseconds) and watcher
-// ids are arguments. Data slices are kept and handed out as they are: nobody
-// may change them.
+// ids are arguments. Data and access lists that it is given are copied; what
+// it hands out (data, names, access lists) are views that no later write
+// changes, and that nobody else may change. The zero-copy views keep up to a
+// page of 32 KiB alive. One lock for everything: GetChildren, Walk, Cursor
+// and Ephemerals may put lists in order although they only read.
 type Tree struct {
-	nodes    map[string]*node
-	sessions map[int64]map[string]struct{} // the ephemerals of each live session
-	sweep    map[string]struct{}           // container and TTL nodes
-	watches  watchTables
-	zxid     int64
+	nodes  slab[node]
+	extras slab[extra]
+	texts  texts
+	index  pathIndex
+	acls   aclTable
+
+	sessions   map[int64]*tenant
+	sweep      []uint32 // container and TTL nodes
+	ephemerals int
+	size       int64 // of all paths and data
+	watches    watchTables
+	zxid       int64
+	change     change // the attempt under way; its memory is used again
 
 	// ExtendedTypes allows TTL nodes (zookeeper.extendedTypesEnabled).
 	ExtendedTypes bool
@@ -114,30 +105,31 @@ const configPath = "/zookeeper/config"
 // zxids and times are 0, and the first write gets zxid 1.
 func NewTree() *Tree {
 	t := &Tree{
-		nodes:    map[string]*node{},
-		sessions: map[int64]map[string]struct{}{},
-		sweep:    map[string]struct{}{},
+		texts:    texts{pages: make([]page, 1)},
+		index:    newPathIndex(),
+		acls:     newACLTable(),
+		sessions: map[int64]*tenant{},
 		watches:  newWatchTables(),
 	}
-	for _, p := range []string{"/", "/zookeeper", "/zookeeper/quota", configPath} {
-		n := &node{data: []byte{}, acl: OpenACL()}
+	root := t.nodes.at(t.nodes.take())
+	t.write(rootID, root, "", []byte{})
+	t.size = int64(len("/"))
+	for _, p := range []string{"/zookeeper", "/zookeeper/quota", configPath} {
+		parent, name := split(p)
+		_, n := t.plant(t.index.hash(p), t.find(parent), p, name, []byte{}, openACL) // not counted as a creation, as in ZooKeeper
 		if p == configPath {
-			n.acl = []ACL{{Perms: PermRead, Scheme: "world", ID: "anyone"}}
-			n.stat.Aversion = -1
-		}
-		t.nodes[p] = n
-		if p != "/" {
-			t.parentOf(p).addChild(p) // not counted as a creation, as in ZooKeeper
+			n.acl = t.acls.intern([]ACL{{Perms: PermRead, Scheme: "world", ID: "anyone"}})
+			t.ext(n).aversion = -1
 		}
 	}
 	return t
 }
 
-func (n *node) addChild(path string) {
-	if n.children == nil {
-		n.children = map[string]struct{}{}
-	}
-	n.children[path[strings.LastIndexByte(path, '/')+1:]] = struct{}{}
+// split cuts a path that has a slash into its parent's ("" is the root) and
+// its name.
+func split(path string) (parent, name string) {
+	slash := strings.LastIndexByte(path, '/')
+	return path[:slash], path[slash+1:]
 }
 
 // Zxid is the zxid of the last write attempt.
@@ -147,29 +139,31 @@ func (t *Tree) Zxid() int64 { return t.zxid }
 // or must begin above what it once handed out. It never lowers it.
 func (t *Tree) AdvanceZxid(zxid int64) { t.zxid = max(t.zxid, zxid) }
 
-// lookup finds a node; "" is another name of the root (spec/zookeeper.md §4.5).
-func (t *Tree) lookup(path string) *node {
-	if path == "" {
-		path = "/"
-	}
-	return t.nodes[path]
-}
-
-func (t *Tree) parentOf(path string) *node {
-	return t.lookup(path[:strings.LastIndexByte(path, '/')])
-}
-
 // Len is the number of nodes, the root and ZooKeeper's own included.
-func (t *Tree) Len() int { return len(t.nodes) }
+func (t *Tree) Len() int { return t.index.used + 1 }
 
 // DataSize is the sum of the lengths of all paths and data in bytes, as
 // ZooKeeper reports it.
-func (t *Tree) DataSize() int64 {
-	size := int64(0)
-	for p, n := range t.nodes {
-		size += int64(len(p) + len(n.data))
+func (t *Tree) DataSize() int64 { return t.size }
+
+// node gives the node at a path, nil if there is none.
+func (t *Tree) node(path string) *node {
+	if id := t.find(path); id != 0 {
+		return t.nodes.at(id)
 	}
-	return size
+	return nil
+}
+
+// readable gives the node at a path that who may read.
+func (t *Tree) readable(who *Who, path string) (*node, Code) {
+	n := t.node(path)
+	switch {
+	case n == nil:
+		return nil, NoNode
+	case !t.may(who, PermRead, n.acl):
+		return nil, NoAuth
+	}
+	return n, OK
 }
 
 // Exists gives a node's Stat. Permission READ is needed (3.8.4 and later).
@@ -177,83 +171,77 @@ func (t *Tree) Exists(who Who, path string) (Stat, Code) {
 	if strings.IndexByte(path, 0) >= 0 {
 		return Stat{}, BadArguments
 	}
-	n := t.lookup(path)
-	switch {
-	case n == nil:
-		return Stat{}, NoNode
-	case !who.may(PermRead, n.acl):
-		return Stat{}, NoAuth
+	n, code := t.readable(&who, path)
+	if code != OK {
+		return Stat{}, code
 	}
-	return n.full(), OK
+	return t.full(n), OK
 }
 
-// GetData gives a node's data (nil is null, which is not empty) and Stat.
+// GetData gives a node's data (nil is null, which is not empty) and Stat. The
+// data is a view: it never changes, and nobody may change it.
 func (t *Tree) GetData(who Who, path string) ([]byte, Stat, Code) {
-	n := t.lookup(path)
-	switch {
-	case n == nil:
-		return nil, Stat{}, NoNode
-	case !who.may(PermRead, n.acl):
-		return nil, Stat{}, NoAuth
+	n, code := t.readable(&who, path)
+	if code != OK {
+		return nil, Stat{}, code
 	}
-	return n.data, n.full(), OK
+	return t.data(n), t.full(n), OK
 }
 
 // GetChildren gives the names of a node's children, sorted, and its Stat.
 func (t *Tree) GetChildren(who Who, path string) ([]string, Stat, Code) {
-	n := t.lookup(path)
-	switch {
-	case n == nil:
-		return nil, Stat{}, NoNode
-	case !who.may(PermRead, n.acl):
-		return nil, Stat{}, NoAuth
+	n, code := t.readable(&who, path)
+	if code != OK {
+		return nil, Stat{}, code
 	}
-	names := make([]string, 0, len(n.children))
-	for name := range n.children {
-		names = append(names, name)
+	kids := t.children(n)
+	return t.names(make([]string, 0, len(kids)), kids), t.full(n), OK
+}
+
+// AppendChildren is GetChildren into the memory of dst.
+func (t *Tree) AppendChildren(dst []string, who Who, path string) ([]string, Stat, Code) {
+	n, code := t.readable(&who, path)
+	if code != OK {
+		return dst, Stat{}, code
 	}
-	slices.Sort(names)
-	return names, n.full(), OK
+	return t.names(dst, t.children(n)), t.full(n), OK
+}
+
+func (t *Tree) names(dst []string, kids []uint32) []string {
+	for _, id := range kids {
+		dst = append(dst, t.name(t.nodes.at(id)))
+	}
+	return dst
 }
 
 // GetACL gives a node's ACL; READ or ADMIN is needed. Without ADMIN the
 // hashes of digest ids are masked.
 func (t *Tree) GetACL(who Who, path string) ([]ACL, Stat, Code) {
-	n := t.lookup(path)
+	n := t.node(path)
 	switch {
 	case n == nil:
 		return nil, Stat{}, NoNode
-	case who.may(PermAdmin, n.acl):
-		return n.acl, n.full(), OK
-	case !who.may(PermRead, n.acl):
+	case t.may(&who, PermAdmin, n.acl):
+		return t.acls.entries(n.acl), t.full(n), OK
+	case !t.may(&who, PermRead, n.acl):
 		return nil, Stat{}, NoAuth
 	}
-	masked := slices.Clone(n.acl)
+	masked := slices.Clone(t.acls.entries(n.acl))
 	for i, a := range masked {
 		if user, _, ok := strings.Cut(a.ID, ":"); ok && a.Scheme == "digest" {
 			masked[i].ID = user + ":x"
 		}
 	}
-	return masked, n.full(), OK
+	return masked, t.full(n), OK
 }
 
 // CountDescendants is the number of nodes below path.
 func (t *Tree) CountDescendants(who Who, path string) (int, Code) {
-	n := t.lookup(path)
-	switch {
-	case n == nil:
-		return 0, NoNode
-	case !who.may(PermRead, n.acl):
-		return 0, NoAuth
+	n, code := t.readable(&who, path)
+	if code != OK {
+		return 0, code
 	}
-	prefix := strings.TrimSuffix(path, "/") + "/"
-	count := 0
-	for p := range t.nodes {
-		if strings.HasPrefix(p, prefix) && p != "/" {
-			count++
-		}
-	}
-	return count, OK
+	return int(t.look(n).below), OK
 }
 
 // Saved is one node as a snapshot holds it.
@@ -267,89 +255,118 @@ type Saved struct {
 	Stat    Stat
 }
 
-// Walk visits every node, parents first and otherwise sorted by path.
+// Walk visits every node: parents first, the children of each sorted by name.
 func (t *Tree) Walk(visit func(Saved)) {
-	paths := make([]string, 0, len(t.nodes))
-	for p := range t.nodes {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
-	for _, p := range paths {
-		n := t.nodes[p]
-		visit(Saved{Path: p, Data: n.data, ACL: n.acl, Mode: n.mode, TTL: n.ttl, Created: n.created, Stat: n.full()})
+	c := t.Cursor()
+	for batch := c.Next(walkBatch); batch != nil; batch = c.Next(walkBatch) {
+		for _, s := range batch {
+			visit(s)
+		}
 	}
 }
 
+const walkBatch = 512
+
+func (t *Tree) saved(path string, n *node) Saved {
+	e := t.look(n)
+	s := Saved{Path: path, Data: t.data(n), ACL: t.acls.entries(n.acl), Mode: n.kind(), Created: e.created, Stat: t.full(n)}
+	if s.Mode == PersistentTTL {
+		s.TTL = e.owner
+	}
+	return s
+}
+
 // Restore puts a node in as it was saved: no zxid, no watch, no creation
-// counted. Its parent must be there, and so must the session of an ephemeral
-// (AddSession). A node that is there already is replaced, its children stay.
+// counted. Its parent must be there. An ephemeral's session need not: a
+// snapshot that was taken while writes went on may hold nodes of a session
+// whose opening is still to be replayed (RemoveOrphans). A node that is there
+// already is replaced, its children stay.
 func (t *Tree) Restore(s Saved) error {
-	if err := validatePath(s.Path); err != nil {
-		return fmt.Errorf("restore %q: %w", s.Path, err)
+	if fault := pathFault(s.Path); fault != "" {
+		return fmt.Errorf("restore %q: the path %s", s.Path, fault)
 	}
-	n := &node{data: s.Data, acl: s.ACL, stat: s.Stat, mode: s.Mode, ttl: s.TTL, created: s.Created}
-	if len(n.acl) == 0 {
-		n.acl = OpenACL()
+	if s.Path == "/" && s.Mode != Persistent {
+		return fmt.Errorf("restore /: the root is persistent, not of mode %d", s.Mode)
 	}
-	if old := t.nodes[s.Path]; old != nil {
-		n.children = old.children
-		t.unlist(s.Path, old)
-	} else {
-		parent := t.parentOf(s.Path)
-		if parent == nil {
+	id := t.find(s.Path)
+	if id == 0 {
+		parent, name := split(s.Path)
+		above := t.find(parent)
+		if above == 0 {
 			return fmt.Errorf("restore %s: its parent is missing", s.Path)
 		}
-		parent.addChild(s.Path)
+		id, _ = t.plant(t.index.hash(s.Path), above, s.Path, name, s.Data, t.acls.internOpen(s.ACL))
+	} else {
+		t.overwrite(id, s)
 	}
-	if n.mode == Ephemeral {
-		owned, ok := t.sessions[n.stat.EphemeralOwner]
-		if !ok {
-			return fmt.Errorf("restore %s: its session 0x%x is not alive", s.Path, n.stat.EphemeralOwner)
-		}
-		owned[s.Path] = struct{}{}
+	n := t.nodes.at(id)
+	n.czxid, n.mzxid, n.ctime, n.mtime, n.version = s.Stat.Czxid, s.Stat.Mzxid, s.Stat.Ctime, s.Stat.Mtime, s.Stat.Version
+	if s.Stat.Pzxid != n.czxid || s.Created != 0 || s.Stat.Aversion != 0 || n.extra != 0 {
+		e := t.ext(n)
+		e.pzxid, e.created, e.aversion = s.Stat.Pzxid, s.Created, s.Stat.Aversion
 	}
-	if n.mode == Container || n.mode == PersistentTTL {
-		t.sweep[s.Path] = struct{}{}
+	owner := s.TTL
+	if s.Mode == Ephemeral {
+		owner = s.Stat.EphemeralOwner
 	}
-	t.nodes[s.Path] = n
+	t.become(id, n, s.Mode, owner)
 	t.zxid = max(t.zxid, s.Stat.Czxid, s.Stat.Mzxid, s.Stat.Pzxid)
 	return nil
 }
 
-// unlist takes a node out of its session's ephemerals and out of the sweep list.
-func (t *Tree) unlist(path string, n *node) {
-	if n.mode == Ephemeral {
-		delete(t.sessions[n.stat.EphemeralOwner], path)
-	}
-	delete(t.sweep, path)
+// overwrite gives a node new data and a new access list, and unlists it.
+func (t *Tree) overwrite(id uint32, s Saved) {
+	n := t.nodes.at(id)
+	t.unlist(n)
+	acl := t.acls.internOpen(s.ACL)
+	t.acls.release(n.acl)
+	n.acl = acl
+	t.setData(id, n, s.Data)
 }
 
-// validatePath is ZooKeeper's rule for a path that may be created
-// (spec/zookeeper.md §4.5).
-func validatePath(path string) error {
+// setData replaces a node's data for good.
+func (t *Tree) setData(id uint32, n *node, data []byte) {
+	pg, off := n.page, n.off
+	t.size += int64(len(data) - t.dataLen(n))
+	t.write(id, n, t.name(n), data)
+	t.texts.release(pg, off)
+	t.compact()
+}
+
+// pathFault is ZooKeeper's rule for a path that may be created
+// (spec/zookeeper.md §4.5): "", or what is wrong with it.
+func pathFault(path string) string {
 	switch {
 	case path == "":
-		return fmt.Errorf("the path is empty")
+		return "is empty"
 	case path[0] != '/':
-		return fmt.Errorf("the path does not begin with /")
+		return "does not begin with /"
 	case path == "/":
-		return nil
+		return ""
 	case path[len(path)-1] == '/':
-		return fmt.Errorf("the path ends with /")
+		return "ends with /"
 	}
-	for _, part := range strings.Split(path[1:], "/") {
-		switch part {
+	odd, begin := false, 1
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			odd = odd || path[i] <= 0x1F || path[i] >= 0x7F
+			continue
+		}
+		switch path[begin:i] {
 		case "":
-			return fmt.Errorf("the path has an empty part")
+			return "has an empty part"
 		case ".", "..":
-			return fmt.Errorf("the path has the relative part %q", part)
+			return "has a relative part"
 		}
+		begin = i + 1
 	}
-	for _, r := range path {
-		// D800-F8FF covers the UTF-16 surrogates, so everything above FFFF too.
-		if r <= 0x1F || r >= 0x7F && r <= 0x9F || r >= 0xD800 && r <= 0xF8FF || r >= 0xFFF0 {
-			return fmt.Errorf("the path has the character %U", r)
-		}
+	if odd && strings.ContainsFunc(path, forbidden) {
+		return "has a character that no path may have"
 	}
-	return nil
+	return ""
+}
+
+// forbidden: D800-F8FF covers the UTF-16 surrogates, so everything above FFFF too.
+func forbidden(r rune) bool {
+	return r <= 0x1F || r >= 0x7F && r <= 0x9F || r >= 0xD800 && r <= 0xF8FF || r >= 0xFFF0
 }

@@ -45,96 +45,154 @@ const (
 	watchKinds
 )
 
-// watchSet is one table: path, and who watches it in which order.
-type watchSet map[string][]Watcher
-
-// watchTables has all watches. byWatcher makes the end of a connection cheap.
+// watchTables has all watches, by kind and path and by watcher.
 type watchTables struct {
-	kinds     [watchKinds]watchSet
-	byWatcher map[Watcher]map[watchKey]struct{}
+	kinds   [watchKinds]map[string]*watchList
+	clients map[Watcher]*client
+	count   int
+	turn    uint64    // numbers the events, so that nobody is told of one twice
+	hit     []*client // who is told of the present one
 }
 
-type watchKey struct {
+// watchList is who watches one path in one way, in the order of arming. One
+// that left is a hole (nil) until the holes are the half.
+type watchList struct {
 	kind WatchKind
 	path string
+	who  []*client
+	left int // how many are no holes
+	one  [1]*client
+}
+
+// client is a watcher, and where it stands in the lists it is in.
+type client struct {
+	id    Watcher
+	armed map[*watchList]uint32
+	told  uint64 // the last turn it was told of
 }
 
 func newWatchTables() watchTables {
-	w := watchTables{byWatcher: map[Watcher]map[watchKey]struct{}{}}
+	w := watchTables{clients: map[Watcher]*client{}}
 	for k := range w.kinds {
-		w.kinds[k] = watchSet{}
+		w.kinds[k] = map[string]*watchList{}
 	}
 	return w
 }
 
 func (w *watchTables) add(who Watcher, kind WatchKind, path string) {
-	key := watchKey{kind, rootName(path)}
-	if _, ok := w.byWatcher[who][key]; ok {
+	path = rootName(path)
+	c := w.clients[who]
+	if c == nil {
+		c = &client{id: who, armed: map[*watchList]uint32{}}
+		w.clients[who] = c
+	}
+	l := w.kinds[kind][path]
+	if l == nil {
+		l = &watchList{kind: kind, path: path}
+		l.who = l.one[:0]
+		w.kinds[kind][path] = l
+	}
+	if _, ok := c.armed[l]; ok {
 		return
 	}
-	if w.byWatcher[who] == nil {
-		w.byWatcher[who] = map[watchKey]struct{}{}
-	}
-	w.byWatcher[who][key] = struct{}{}
-	w.kinds[kind][key.path] = append(w.kinds[kind][key.path], who)
+	c.armed[l] = uint32(len(l.who))
+	l.who = append(l.who, c)
+	l.left++
+	w.count++
 }
 
-func (w *watchTables) remove(who Watcher, kind WatchKind, path string) bool {
-	key := watchKey{kind, rootName(path)}
-	if _, ok := w.byWatcher[who][key]; !ok {
-		return false
+// armed gives the list in which a watcher stands, nil if it does not.
+func (w *watchTables) armed(who Watcher, kind WatchKind, path string) (*client, *watchList) {
+	c, l := w.clients[who], w.kinds[kind][rootName(path)]
+	if c == nil || l == nil {
+		return nil, nil
 	}
-	delete(w.byWatcher[who], key)
-	if len(w.byWatcher[who]) == 0 {
-		delete(w.byWatcher, who)
+	if _, ok := c.armed[l]; !ok {
+		return nil, nil
 	}
-	left := slices.DeleteFunc(w.kinds[kind][key.path], func(o Watcher) bool { return o == who })
-	if len(left) == 0 {
-		delete(w.kinds[kind], key.path)
-	} else {
-		w.kinds[kind][key.path] = left
-	}
-	return true
+	return c, l
 }
 
-// take removes all one-shot watches of a path from a table.
-func (w *watchTables) take(kind WatchKind, path string) []Watcher {
-	who := slices.Clone(w.kinds[kind][path])
-	for _, o := range who {
-		w.remove(o, kind, path)
+// disarm takes a client out of a list in which it stands.
+func (w *watchTables) disarm(c *client, l *watchList) {
+	l.who[c.armed[l]] = nil
+	delete(c.armed, l)
+	l.left--
+	w.count--
+	switch {
+	case l.left == 0:
+		delete(w.kinds[l.kind], l.path)
+	case l.left*2 < len(l.who):
+		l.who = slices.DeleteFunc(l.who, func(o *client) bool { return o == nil })
+		for i, o := range l.who {
+			o.armed[l] = uint32(i)
+		}
 	}
-	return who
+}
+
+// take hits all of a path's one-shot watches, and uses them up.
+func (w *watchTables) take(kind WatchKind, path string) {
+	l := w.kinds[kind][path]
+	if l == nil {
+		return
+	}
+	w.hitAll(l)
+	for _, c := range l.who {
+		if c != nil {
+			delete(c.armed, l)
+		}
+	}
+	w.count -= l.left
+	delete(w.kinds[kind], path)
+}
+
+func (w *watchTables) hitAll(l *watchList) {
+	if l == nil {
+		return
+	}
+	for _, c := range l.who {
+		if c != nil && c.told != w.turn {
+			c.told = w.turn
+			w.hit = append(w.hit, c)
+		}
+	}
+}
+
+// hitAbove hits the recursive watches of a path and of all paths above it.
+func (w *watchTables) hitAbove(path string) {
+	table := w.kinds[RecursiveWatch]
+	if len(table) == 0 {
+		return
+	}
+	for ; path != "" && path != "/"; path = path[:strings.LastIndexByte(path, '/')] {
+		w.hitAll(table[path])
+	}
+	w.hitAll(table["/"])
 }
 
 // fire finds who is told about what happened, in order, and uses up the
 // one-shot watches (spec/zookeeper.md §4.8). Nobody hears of one thing twice.
 func (w *watchTables) fire(told []happened, zxid int64) []Fired {
 	var out []Fired
-	for _, h := range told {
-		var who []Watcher
-		switch h.kind {
-		case EventChildrenChanged:
-			who = w.take(ChildWatch, h.path)
-		case EventDeleted:
-			who = append(w.take(DataWatch, h.path), w.take(ChildWatch, h.path)...)
-		default:
-			who = w.take(DataWatch, h.path)
-		}
-		who = append(who, w.kinds[PersistentWatch][h.path]...)
+	for i := range told {
+		h := &told[i]
+		w.turn++
+		w.hit = w.hit[:0]
 		if h.kind != EventChildrenChanged {
-			for p := h.path; ; p = p[:strings.LastIndexByte(p, '/')] {
-				who = append(who, w.kinds[RecursiveWatch][rootName(p)]...)
-				if p == "" || p == "/" {
-					break
-				}
-			}
+			w.take(DataWatch, h.path)
 		}
-		for i, o := range who {
-			if !slices.Contains(who[:i], o) {
-				out = append(out, Fired{Watcher: o, Type: h.kind, Path: h.path, Zxid: zxid, ACL: h.acl})
-			}
+		if h.kind == EventChildrenChanged || h.kind == EventDeleted {
+			w.take(ChildWatch, h.path)
+		}
+		w.hitAll(w.kinds[PersistentWatch][h.path])
+		if h.kind != EventChildrenChanged {
+			w.hitAbove(h.path)
+		}
+		for _, c := range w.hit {
+			out = append(out, Fired{Watcher: c.id, Type: h.kind, Path: h.path, Zxid: zxid, ACL: h.acl})
 		}
 	}
+	clear(w.hit)
 	return out
 }
 
@@ -145,37 +203,53 @@ func (t *Tree) Watch(who Watcher, kind WatchKind, path string) { t.watches.add(w
 
 // Unwatch takes a watch back; NoWatcher if there was none.
 func (t *Tree) Unwatch(who Watcher, kind WatchKind, path string) Code {
-	if !t.watches.remove(who, kind, path) {
+	c, l := t.watches.armed(who, kind, path)
+	if c == nil {
 		return NoWatcher
 	}
+	t.watches.disarm(c, l)
 	return OK
 }
 
 // Watches tells whether a watch is armed.
 func (t *Tree) Watches(who Watcher, kind WatchKind, path string) bool {
-	_, ok := t.watches.byWatcher[who][watchKey{kind, rootName(path)}]
-	return ok
+	c, _ := t.watches.armed(who, kind, path)
+	return c != nil
 }
 
 // CountWatches gives the number of watches, watched paths and watchers.
 func (t *Tree) CountWatches() (watches, paths, watchers int) {
-	seen := map[string]struct{}{}
-	for _, keys := range t.watches.byWatcher {
-		watches += len(keys)
-		for k := range keys {
-			seen[k.path] = struct{}{}
+	w := &t.watches
+	for kind, table := range w.kinds {
+		for path := range table {
+			first := true
+			for k := range kind {
+				first = first && w.kinds[k][path] == nil
+			}
+			if first {
+				paths++
+			}
 		}
 	}
-	return watches, len(seen), len(t.watches.byWatcher)
+	for _, c := range w.clients {
+		if len(c.armed) > 0 {
+			watchers++
+		}
+	}
+	return w.count, paths, watchers
 }
 
 // WatchedPaths visits every watched path in order, with those who watch it,
 // sorted and each once.
 func (t *Tree) WatchedPaths(visit func(path string, who []Watcher)) {
 	paths := map[string][]Watcher{}
-	for w, keys := range t.watches.byWatcher {
-		for k := range keys {
-			paths[k.path] = append(paths[k.path], w)
+	for _, table := range t.watches.kinds {
+		for p, l := range table {
+			for _, c := range l.who {
+				if c != nil {
+					paths[p] = append(paths[p], c.id)
+				}
+			}
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(paths)) {
@@ -185,12 +259,20 @@ func (t *Tree) WatchedPaths(visit func(path string, who []Watcher)) {
 	}
 }
 
-// DropWatcher forgets all watches of a connection that ended.
+// DropWatcher forgets a connection that ended, with all its watches.
 func (t *Tree) DropWatcher(who Watcher) {
-	for k := range t.watches.byWatcher[who] {
-		t.watches.remove(who, k.kind, k.path)
+	c := t.watches.clients[who]
+	if c == nil {
+		return
 	}
+	for l := range c.armed {
+		t.watches.disarm(c, l)
+	}
+	delete(t.watches.clients, who)
 }
+
+// noZxid is the zxid of a notice that no transaction set off.
+const noZxid int64 = -1
 
 // Rearm is setWatches: it arms what a client watched before it reconnected
 // and gives the notices it missed since the zxid it saw last, in the order of
@@ -198,34 +280,34 @@ func (t *Tree) DropWatcher(who Watcher) {
 func (t *Tree) Rearm(who Watcher, seen int64, data, exist, child, persistent, recursive []string) []Fired {
 	var missed []Fired
 	tell := func(e EventType, path string, n *node) {
-		f := Fired{Watcher: who, Type: e, Path: path, Zxid: t.zxid, ACL: OpenACL()}
+		acl := uint32(openACL)
 		if n != nil {
-			f.ACL = n.acl
+			acl = n.acl
 		}
-		missed = append(missed, f)
+		missed = append(missed, Fired{Watcher: who, Type: e, Path: path, Zxid: noZxid, ACL: t.acls.entries(acl)})
 	}
 	for _, p := range data {
-		switch n := t.lookup(p); {
+		switch n := t.node(p); {
 		case n == nil:
 			tell(EventDeleted, p, nil)
-		case n.stat.Mzxid > seen:
+		case n.mzxid > seen:
 			tell(EventDataChanged, p, n)
 		default:
 			t.Watch(who, DataWatch, p)
 		}
 	}
 	for _, p := range exist {
-		if n := t.lookup(p); n != nil {
+		if n := t.node(p); n != nil {
 			tell(EventCreated, p, n)
 		} else {
 			t.Watch(who, DataWatch, p)
 		}
 	}
 	for _, p := range child {
-		switch n := t.lookup(p); {
+		switch n := t.node(p); {
 		case n == nil:
 			tell(EventDeleted, p, nil)
-		case n.stat.Pzxid > seen:
+		case t.look(n).pzxid > seen:
 			tell(EventChildrenChanged, p, n)
 		default:
 			t.Watch(who, ChildWatch, p)

@@ -1,7 +1,6 @@
 package zkserver
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -62,15 +61,38 @@ func (r Result) Code() Code {
 	return OK
 }
 
-// change is one attempt under way: what to undo, and what it would fire.
+// change is one attempt under way: what it did so far, and what it would fire.
+// It lives in the tree, whose next attempt uses its memory again.
 type change struct {
 	t    *Tree
 	who  Who
 	now  int64
-	zxid int64
-	undo []func()
+	done []done
 	told []happened
 }
+
+// done is one step: what to know to undo it, and to finish it for good.
+type done struct {
+	what    step
+	null    bool
+	off     uint16 // with page: the text before a set
+	id      uint32
+	page    uint32
+	acl     uint32 // before a setACL
+	version int32  // before a set
+	path    string // of a create or delete
+	zxid    int64  // mzxid before a set, the parent's pzxid before a create or delete
+	time    int64  // mtime before a set
+}
+
+type step uint8
+
+const (
+	created step = iota
+	deleted
+	wrote
+	relisted // a new access list
+)
 
 // happened is one node event that watches may be interested in.
 type happened struct {
@@ -79,126 +101,169 @@ type happened struct {
 	acl  []ACL
 }
 
+// keptDone is how long a change's lists may be and still be kept for the next.
+const keptDone = 4096
+
+func (t *Tree) begin(who Who, now int64) *change {
+	c := &t.change
+	if cap(c.done) > keptDone {
+		c.done, c.told = nil, nil
+	}
+	clear(c.done)
+	clear(c.told)
+	c.t, c.who, c.now, c.done, c.told = t, who, now, c.done[:0], c.told[:0]
+	return c
+}
+
+// tell notes an event, if anybody watches anything.
+func (c *change) tell(kind EventType, path string, acl uint32) {
+	if c.t.watches.count > 0 {
+		c.told = append(c.told, happened{kind, path, c.t.acls.entries(acl)})
+	}
+}
+
 // Write tries one op.
 func (t *Tree) Write(who Who, now int64, op Op) Result { return t.Multi(who, now, []Op{op}) }
 
 // Multi tries ops as one transaction: each sees the effects of those before
 // it, and if one fails nothing happened, sequence numbers included.
-func (t *Tree) Multi(who Who, now int64, ops []Op) Result {
+func (t *Tree) Multi(who Who, now int64, ops []Op) Result { return t.MultiInto(who, now, ops, nil) }
+
+// MultiInto is Multi with the memory of room for the results.
+func (t *Tree) MultiInto(who Who, now int64, ops []Op, room []OpResult) Result {
 	t.zxid++
-	c := &change{t: t, who: who, now: now, zxid: t.zxid}
-	res := Result{Zxid: t.zxid, Ops: make([]OpResult, len(ops))}
-	for i, op := range ops {
-		res.Ops[i] = c.apply(op)
-		if res.Ops[i].Code == OK {
+	c := t.begin(who, now)
+	out := slices.Grow(room[:0], len(ops))[:len(ops)]
+	clear(out)
+	res := Result{Zxid: t.zxid, Ops: out}
+	alive := t.Alive(who.Session)
+	for i := range ops {
+		if out[i].Code = c.apply(&ops[i], &out[i], alive); out[i].Code == OK {
 			continue
 		}
 		c.rollback()
-		for j := range ops {
-			switch {
-			case j < i:
-				res.Ops[j] = OpResult{}
-			case j > i:
-				res.Ops[j] = OpResult{Code: RuntimeInconsistency}
-			}
+		failed := out[i].Code
+		clear(out)
+		out[i].Code = failed
+		for j := i + 1; j < len(out); j++ {
+			out[j].Code = RuntimeInconsistency
 		}
 		return res
 	}
-	res.Fired = t.watches.fire(c.told, c.zxid)
+	c.commit()
+	res.Fired = t.watches.fire(c.told, t.zxid)
 	return res
 }
 
-func (c *change) rollback() {
-	for _, undo := range slices.Backward(c.undo) {
-		undo()
+// apply tries one op. The order of checks is ZooKeeper's (spec/zookeeper.md §4.5).
+func (c *change) apply(op *Op, r *OpResult, alive bool) Code {
+	switch {
+	case op.Kind == OpSweep:
+		return c.sweepNode(op.Path)
+	case op.Kind == OpCreate:
+		if code := c.t.checkMode(op); code != OK {
+			return code
+		}
 	}
-}
-
-func (c *change) apply(op Op) OpResult {
-	if _, alive := c.t.sessions[c.who.Session]; !alive && op.Kind != OpSweep {
-		return OpResult{Code: SessionExpired}
+	if !alive {
+		return SessionExpired
 	}
 	switch op.Kind {
 	case OpCreate:
-		return c.create(op)
+		return c.create(op, r)
 	case OpDelete:
-		return OpResult{Code: c.delete(op)}
+		return c.delete(op)
 	case OpSet:
-		return c.set(op)
+		return c.set(op, r)
 	case OpCheck:
-		return OpResult{Code: c.check(op)}
+		return c.check(op)
 	case OpSetACL:
-		return c.setACL(op)
-	case OpSweep:
-		return OpResult{Code: c.sweepNode(op.Path)}
+		return c.setACL(op, r)
 	}
-	return OpResult{Code: Unimplemented}
+	return Unimplemented
 }
 
-// create checks in ZooKeeper's order (spec/zookeeper.md §4.5).
-func (c *change) create(op Op) OpResult {
+func (c *change) create(op *Op, r *OpResult) Code {
 	t := c.t
-	if code := t.checkMode(op); code != OK {
-		return OpResult{Code: code}
+	if strings.LastIndexByte(op.Path, '/') < 0 || strings.IndexByte(op.Path, 0) >= 0 {
+		return BadArguments
 	}
-	slash := strings.LastIndexByte(op.Path, '/')
-	if slash < 0 || strings.IndexByte(op.Path, 0) >= 0 {
-		return OpResult{Code: BadArguments}
-	}
-	acl := fixACL(c.who, op.ACL)
-	if acl == nil {
-		return OpResult{Code: InvalidACL}
-	}
-	parentPath := op.Path[:slash]
-	parent := t.lookup(parentPath)
-	if parent == nil {
-		return OpResult{Code: NoNode}
-	}
-	if !c.who.may(PermCreate, parent.acl) {
-		return OpResult{Code: NoAuth}
+	fixed := op.ACL
+	if !isOpen(fixed) {
+		if fixed = fixACL(c.who, op.ACL); fixed == nil {
+			return InvalidACL
+		}
 	}
 	path := op.Path
-	if op.Mode.sequential() {
-		path += fmt.Sprintf("%010d", parent.created)
+	above, name := split(path)
+	aboveID := t.find(above)
+	if aboveID == 0 {
+		return NoNode
 	}
+	parent := t.nodes.at(aboveID)
+	if !t.may(&c.who, PermCreate, parent.acl) {
+		return NoAuth
+	}
+	if op.Mode.sequential() {
+		path = sequential(path, t.look(parent).created)
+		name = path[len(above)+1:]
+	}
+	if pathFault(path) != "" {
+		return BadArguments
+	}
+	h := t.index.hash(path)
 	switch {
-	case validatePath(path) != nil:
-		return OpResult{Code: BadArguments}
-	case t.nodes[path] != nil:
-		return OpResult{Code: NodeExists}
-	case parent.mode == Ephemeral:
-		return OpResult{Code: NoChildrenForEphemerals}
+	case t.search(h, path) != 0:
+		return NodeExists
+	case parent.kind() == Ephemeral:
+		return NoChildrenForEphemerals
 	}
 
-	n := &node{data: op.Data, acl: acl, stat: Stat{Czxid: c.zxid, Mzxid: c.zxid, Pzxid: c.zxid, Ctime: c.now, Mtime: c.now}}
-	switch {
-	case op.Mode.ephemeral():
-		n.mode, n.stat.EphemeralOwner = Ephemeral, c.who.Session
-		t.sessions[c.who.Session][path] = struct{}{}
-	case op.Mode == Container:
-		n.mode = Container
-		t.sweep[path] = struct{}{}
-	case op.Mode.ttl():
-		n.mode, n.ttl = PersistentTTL, op.TTL
-		t.sweep[path] = struct{}{}
-	}
-	pzxid := parent.stat.Pzxid
-	t.nodes[path] = n
-	parent.addChild(path)
-	parent.created++
-	parent.stat.Pzxid = c.zxid
-	c.undo = append(c.undo, func() {
-		t.unlist(path, n)
-		delete(t.nodes, path)
-		delete(parent.children, path[slash+1:])
-		parent.created--
-		parent.stat.Pzxid = pzxid
-	})
-	c.told = append(c.told, happened{EventCreated, path, acl}, happened{EventChildrenChanged, rootName(parentPath), parent.acl})
-	return OpResult{Path: path, Stat: n.full(), ACL: acl, ParentCreated: parent.created}
+	id, n := t.plant(h, aboveID, path, name, op.Data, t.acls.intern(fixed))
+	n.czxid, n.mzxid, n.ctime, n.mtime = t.zxid, t.zxid, c.now, c.now
+	c.own(id, n, op)
+	e := t.ext(parent)
+	c.done = append(c.done, done{what: created, id: id, path: path, zxid: e.pzxid})
+	e.created++
+	e.pzxid = t.zxid
+	c.tell(EventCreated, path, n.acl)
+	c.tell(EventChildrenChanged, rootName(above), parent.acl)
+	r.Path, r.Stat, r.ACL, r.ParentCreated = path, t.full(n), t.acls.entries(n.acl), e.created
+	return OK
 }
 
-func (t *Tree) checkMode(op Op) Code {
+// own makes a new node what the op's mode says.
+func (c *change) own(id uint32, n *node, op *Op) {
+	switch {
+	case op.Mode.ephemeral():
+		c.t.become(id, n, Ephemeral, c.who.Session)
+	case op.Mode == Container:
+		c.t.become(id, n, Container, 0)
+	case op.Mode.ttl():
+		c.t.become(id, n, PersistentTTL, op.TTL)
+	}
+}
+
+// sequential appends the count of creations as ten digits, the sign among
+// them: behind 2147483647 comes -2147483648, as in Java.
+func sequential(path string, created int32) string {
+	var buf [11]byte
+	i, most, left := len(buf), 1, int64(created)
+	if created < 0 {
+		most, left = 2, -left
+	}
+	for ; i > most || left > 0; left /= 10 {
+		i--
+		buf[i] = byte('0' + left%10)
+	}
+	if created < 0 {
+		i--
+		buf[i] = '-'
+	}
+	return path + string(buf[i:])
+}
+
+func (t *Tree) checkMode(op *Op) Code {
 	switch {
 	case op.Mode < Persistent || op.Mode > PersistentSequentialTTL:
 		return BadArguments
@@ -217,120 +282,161 @@ func rootName(path string) string {
 	return path
 }
 
-func (c *change) delete(op Op) Code {
+func (c *change) delete(op *Op) Code {
 	switch op.Path {
 	case "/", "/zookeeper", "/zookeeper/quota", configPath:
 		return BadArguments
 	}
-	slash := strings.LastIndexByte(op.Path, '/')
-	if slash < 0 || strings.IndexByte(op.Path, 0) >= 0 {
+	if strings.LastIndexByte(op.Path, '/') < 0 || strings.IndexByte(op.Path, 0) >= 0 {
 		return BadArguments
 	}
-	parent, n := c.t.lookup(op.Path[:slash]), c.t.nodes[op.Path]
+	t := c.t
+	above, _ := split(op.Path)
+	parent := t.node(above)
 	switch {
 	case parent == nil:
 		return NoNode
-	case !c.who.may(PermDelete, parent.acl):
+	case !t.may(&c.who, PermDelete, parent.acl):
 		return NoAuth
-	case n == nil:
+	}
+	h := t.index.hash(op.Path)
+	id := t.search(h, op.Path)
+	if id == 0 {
 		return NoNode
-	case op.Version != AnyVersion && op.Version != n.stat.Version:
+	}
+	n := t.nodes.at(id)
+	switch {
+	case op.Version != AnyVersion && op.Version != n.version:
 		return BadVersion
-	case len(n.children) > 0:
+	case t.hasChildren(n):
 		return NotEmpty
 	}
-	c.remove(op.Path, n, parent)
+	c.remove(h, id, op.Path)
 	return OK
 }
 
-// remove takes a childless node out and notes how to put it back.
-func (c *change) remove(path string, n, parent *node) {
-	t, name := c.t, path[strings.LastIndexByte(path, '/')+1:]
-	pzxid := parent.stat.Pzxid
-	_, swept := t.sweep[path]
-	t.unlist(path, n)
-	delete(t.nodes, path)
-	delete(parent.children, name)
-	parent.stat.Pzxid = c.zxid
-	c.undo = append(c.undo, func() {
-		t.nodes[path] = n
-		parent.children[name] = struct{}{}
-		parent.stat.Pzxid = pzxid
-		if n.mode == Ephemeral {
-			t.sessions[n.stat.EphemeralOwner][path] = struct{}{}
-		}
-		if swept {
-			t.sweep[path] = struct{}{}
-		}
-	})
-	c.told = append(c.told, happened{EventDeleted, path, n.acl},
-		happened{EventChildrenChanged, rootName(path[:len(path)-len(name)-1]), parent.acl})
+// remove takes a childless node out. It is forgotten when the change stands.
+func (c *change) remove(h, id uint32, path string) {
+	t := c.t
+	n := t.nodes.at(id)
+	parent := t.nodes.at(n.parent)
+	e := t.extras.at(parent.extra)
+	t.unlink(h, id, n, path)
+	c.done = append(c.done, done{what: deleted, id: id, path: path, zxid: e.pzxid})
+	e.pzxid = t.zxid
+	c.tell(EventDeleted, path, n.acl)
+	above, _ := split(path)
+	c.tell(EventChildrenChanged, rootName(above), parent.acl)
 }
 
-func (c *change) set(op Op) OpResult {
-	if validatePath(op.Path) != nil {
-		return OpResult{Code: BadArguments}
-	}
-	n := c.t.nodes[op.Path]
-	switch {
-	case n == nil:
-		return OpResult{Code: NoNode}
-	case !c.who.may(PermWrite, n.acl):
-		return OpResult{Code: NoAuth}
-	case op.Version != AnyVersion && op.Version != n.stat.Version:
-		return OpResult{Code: BadVersion}
-	}
-	data, stat := n.data, n.stat
-	n.data = op.Data
-	n.stat.Version++
-	n.stat.Mzxid, n.stat.Mtime = c.zxid, c.now
-	c.undo = append(c.undo, func() {
-		n.data, n.stat.Version, n.stat.Mzxid, n.stat.Mtime = data, stat.Version, stat.Mzxid, stat.Mtime
-	})
-	c.told = append(c.told, happened{EventDataChanged, op.Path, n.acl})
-	return OpResult{Stat: n.full()}
-}
-
-func (c *change) check(op Op) Code {
-	if validatePath(op.Path) != nil {
+func (c *change) set(op *Op, r *OpResult) Code {
+	t := c.t
+	if pathFault(op.Path) != "" {
 		return BadArguments
 	}
-	n := c.t.nodes[op.Path]
-	switch {
-	case n == nil:
+	id := t.find(op.Path)
+	if id == 0 {
 		return NoNode
-	case !c.who.may(PermRead, n.acl):
+	}
+	n := t.nodes.at(id)
+	switch {
+	case !t.may(&c.who, PermWrite, n.acl):
 		return NoAuth
-	case op.Version != AnyVersion && op.Version != n.stat.Version:
+	case op.Version != AnyVersion && op.Version != n.version:
 		return BadVersion
 	}
+	c.done = append(c.done, done{what: wrote, id: id, page: n.page, off: n.off, null: n.null, version: n.version, zxid: n.mzxid, time: n.mtime})
+	t.size += int64(len(op.Data) - t.dataLen(n))
+	t.write(id, n, t.name(n), op.Data)
+	n.version++
+	n.mzxid, n.mtime = t.zxid, c.now
+	c.tell(EventDataChanged, op.Path, n.acl)
+	r.Stat = t.full(n)
 	return OK
 }
 
-func (c *change) setACL(op Op) OpResult {
-	if validatePath(op.Path) != nil {
-		return OpResult{Code: BadArguments}
+func (c *change) check(op *Op) Code {
+	if pathFault(op.Path) != "" {
+		return BadArguments
+	}
+	n, code := c.t.readable(&c.who, op.Path)
+	if code == OK && op.Version != AnyVersion && op.Version != n.version {
+		return BadVersion
+	}
+	return code
+}
+
+func (c *change) setACL(op *Op, r *OpResult) Code {
+	t := c.t
+	if pathFault(op.Path) != "" {
+		return BadArguments
 	}
 	acl := fixACL(c.who, op.ACL)
-	n := c.t.nodes[op.Path]
+	id := t.find(op.Path)
 	switch {
 	case acl == nil:
-		return OpResult{Code: InvalidACL}
-	case n == nil:
-		return OpResult{Code: NoNode}
-	case !c.who.may(PermAdmin, n.acl):
-		return OpResult{Code: NoAuth}
-	case op.Version != AnyVersion && op.Version != n.stat.Aversion:
-		return OpResult{Code: BadVersion}
+		return InvalidACL
+	case id == 0:
+		return NoNode
 	}
-	old := n.acl
-	n.acl = acl
-	n.stat.Aversion++
-	c.undo = append(c.undo, func() {
-		n.acl = old
-		n.stat.Aversion--
-	})
-	return OpResult{Stat: n.full(), ACL: acl}
+	n := t.nodes.at(id)
+	switch {
+	case !t.may(&c.who, PermAdmin, n.acl):
+		return NoAuth
+	case op.Version != AnyVersion && op.Version != t.look(n).aversion:
+		return BadVersion
+	}
+	c.done = append(c.done, done{what: relisted, id: id, acl: n.acl})
+	n.acl = t.acls.intern(acl)
+	t.ext(n).aversion++
+	r.Stat, r.ACL = t.full(n), t.acls.entries(n.acl)
+	return OK
+}
+
+// rollback undoes all steps, the last one first.
+func (c *change) rollback() {
+	t := c.t
+	for i := len(c.done) - 1; i >= 0; i-- {
+		d := &c.done[i]
+		n := t.nodes.at(d.id)
+		switch d.what {
+		case created:
+			e := t.extras.at(t.nodes.at(n.parent).extra)
+			e.created--
+			e.pzxid = d.zxid
+			t.unlink(t.index.hash(d.path), d.id, n, d.path)
+			t.forget(d.id)
+		case deleted:
+			t.extras.at(t.nodes.at(n.parent).extra).pzxid = d.zxid
+			t.link(t.index.hash(d.path), d.id, n, d.path)
+		case wrote:
+			page, off, now := n.page, n.off, t.dataLen(n)
+			n.page, n.off, n.null, n.version, n.mzxid, n.mtime = d.page, d.off, d.null, d.version, d.zxid, d.time
+			t.size += int64(t.dataLen(n) - now)
+			t.texts.release(page, off)
+		case relisted:
+			t.acls.release(n.acl)
+			n.acl = d.acl
+			t.extras.at(n.extra).aversion--
+		}
+	}
+	t.compact()
+}
+
+// commit gives back what only an undo would have needed.
+func (c *change) commit() {
+	t := c.t
+	for i := range c.done {
+		switch d := &c.done[i]; d.what {
+		case deleted:
+			t.forget(d.id)
+		case wrote:
+			t.texts.release(d.page, d.off)
+		case relisted:
+			t.acls.release(d.acl)
+		}
+	}
+	t.compact()
 }
 
 // Due lists the container and TTL nodes that may be swept, sorted: childless
@@ -338,9 +444,9 @@ func (c *change) setACL(op Op) OpResult {
 // than their TTL. Each is then deleted by its own OpSweep.
 func (t *Tree) Due(now int64) []string {
 	var due []string
-	for p := range t.sweep {
-		if t.isDue(t.nodes[p], now) {
-			due = append(due, p)
+	for _, id := range t.sweep {
+		if t.isDue(t.nodes.at(id), now) {
+			due = append(due, t.path(id))
 		}
 	}
 	slices.Sort(due)
@@ -349,22 +455,23 @@ func (t *Tree) Due(now int64) []string {
 
 func (t *Tree) isDue(n *node, now int64) bool {
 	switch {
-	case n == nil || len(n.children) > 0:
+	case t.hasChildren(n):
 		return false
-	case n.mode == Container:
-		return n.created > 0
+	case n.kind() == Container:
+		return t.look(n).created > 0
 	}
-	return n.mode == PersistentTTL && now-n.stat.Mtime > n.ttl
+	return n.kind() == PersistentTTL && now-n.mtime > t.look(n).owner
 }
 
 func (c *change) sweepNode(path string) Code {
-	n := c.t.nodes[path]
+	t := c.t
+	id := t.find(path)
 	switch {
-	case n == nil:
+	case id == 0:
 		return NoNode
-	case !c.t.isDue(n, c.now):
+	case !t.isDue(t.nodes.at(id), c.now):
 		return NotEmpty
 	}
-	c.remove(path, n, c.t.parentOf(path))
+	c.remove(t.index.hash(path), id, path)
 	return OK
 }
