@@ -42,6 +42,7 @@ type Broker struct {
 
 	phase      phase
 	run        run
+	session    int // how many sessions have expired
 	registrar  *registrar
 	registered bool
 	epoch      int64 // broker epoch: czxid of the last registration
@@ -137,7 +138,7 @@ func (b *Broker) due(now time.Time) {
 	}
 	if reached(b.registerAt, now) {
 		b.registerAt = time.Time{}
-		b.emit(Register{First: b.phase == starting, run: b.run, with: b.registrar})
+		b.register()
 	}
 	b.goodbyeDue(now)
 	if b.phase == down {
@@ -213,12 +214,17 @@ func (Start) apply(b *Broker, now time.Time) {
 	b.checkAt, b.shrinkAt = now, now // both tasks run at once, then every period
 	b.board.process(b.opts.ID, true, now)
 	b.emit(SetListening{Open: !b.faults.refusing})
-	b.emit(Register{First: true, run: b.run, with: b.registrar})
+	b.register()
+}
+
+// register asks for one attempt.
+func (b *Broker) register() {
+	b.emit(Register{First: b.phase == starting, run: b.run, session: b.session, with: b.registrar})
 }
 
 func (e registered) apply(b *Broker, now time.Time) {
-	if e.run != b.run || b.phase == down {
-		return
+	if e.run != b.run || b.phase == down || e.session != b.session {
+		return // what an expired session registered is gone; the next one registers anew
 	}
 	if e.err == nil {
 		b.epoch, b.registered, b.attempts = e.epoch, true, 0
@@ -271,6 +277,7 @@ func (b *Broker) die(now time.Time) {
 
 func (SessionExpired) apply(b *Broker, _ time.Time) {
 	// Nothing in memory changes (spec/broker.md §1.6).
+	b.session++
 	b.registered = false
 	b.registerAt = time.Time{}
 	b.log.WithFields(b.fields()).Warn("ZooKeeper session expired")
@@ -281,7 +288,7 @@ func (SessionEstablished) apply(b *Broker, _ time.Time) {
 		return
 	}
 	b.attempts, b.registerAt = 0, time.Time{}
-	b.emit(Register{First: b.phase == starting, run: b.run, with: b.registrar})
+	b.register()
 }
 
 func (e FollowerChanged) apply(b *Broker, now time.Time) {

@@ -659,3 +659,43 @@ func (w *story) fault(d *datadriven.TestData) {
 		}
 	}})
 }
+
+// TestLateRegistration: the answer to a registration that was made in a session
+// which has expired since is no registration.
+func TestLateRegistration(t *testing.T) {
+	w := newStory(t)
+	a := &actor{w: w, store: sim.NewStore(w.zk, func(zkpaths.Notice) {})}
+	a.world = brokers.World{Store: a.store, Process: a, Now: w.zk.Time}
+	b, err := brokers.New(brokers.Options{ID: 1, Version: kafka.V3_9IV0, Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: 1}}}, nil, nil)
+	w.must(err)
+	a.b = b
+	registrations := func(effects []brokers.Effect) (out []brokers.Effect) {
+		for _, e := range effects {
+			if _, ok := e.(brokers.Register); ok {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
+	first := registrations(b.Step(w.zk.Time(), brokers.Start{}))
+	if len(first) != 1 {
+		t.Fatalf("%d registrations at the start", len(first))
+	}
+	late := a.world.Perform(t.Context(), first[0])
+	w.zk.EndSession(a.store.Session())
+	a.store.Reconnect()
+	b.Step(w.zk.Time(), brokers.SessionExpired{})
+	second := registrations(b.Step(w.zk.Time(), brokers.SessionEstablished{}))
+	b.Step(w.zk.Time(), late)
+	if s := b.Snapshot(); s.Registered || s.Phase != "starting" {
+		t.Fatalf("registered in a session that is over: %+v", s)
+	}
+	if len(second) != 1 {
+		t.Fatalf("%d registrations in the new session", len(second))
+	}
+	b.Step(w.zk.Time(), a.world.Perform(t.Context(), second[0]))
+	_, stat, code := w.zk.Tree.GetData(zkserver.Who{}, zkpaths.BrokerPath(1))
+	if s := b.Snapshot(); code != zkserver.OK || !s.Registered || s.BrokerEpoch != stat.Czxid {
+		t.Fatalf("%s, node %v: %+v", code, stat, s)
+	}
+}

@@ -49,9 +49,10 @@ type (
 	// Register makes one attempt at /brokers/ids/N; First also makes the parents
 	// and checks the addresses.
 	Register struct {
-		First bool
-		run   run
-		with  *registrar
+		First   bool
+		run     run
+		session int // of the broker's sessions: the answer counts only in this one
+		with    *registrar
 	}
 	// WriteISRs sets state znodes (profiles A and B).
 	WriteISRs struct {
@@ -130,9 +131,10 @@ type (
 // Answers to effects. Only World.Perform makes them.
 type (
 	registered struct {
-		run   run
-		epoch int64
-		err   error
+		run     run
+		session int
+		epoch   int64
+		err     error
 	}
 	isrsWritten struct {
 		run  run

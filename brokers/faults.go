@@ -198,11 +198,15 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 	case "pause", "resume", "slow":
 		b.disturbFetching(now, f)
 	case "kill", "crash":
+		leaves := b.phase == leaving
 		b.die(now)
 		if f.Op == "kill" {
 			b.emit(CloseSession{})
 		} else {
 			b.emit(AbandonSession{})
+		}
+		if leaves {
+			b.emit(Exit{}) // somebody waits for its end
 		}
 	case "restart":
 		if b.phase != down {

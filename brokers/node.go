@@ -112,9 +112,12 @@ func (n *Node) Run(ctx context.Context) error {
 	defer timer.Stop()
 	var forZK, forController []Effect
 	for {
-		effects, exit := n.turn(ctx)
+		effects, died, exit := n.turn(ctx)
 		if exit != nil {
 			return exit.Err
+		}
+		if died {
+			forZK, forController = nil, nil // a dead process carries nothing out, not even once it lives again
 		}
 		for _, e := range effects {
 			if e.lane() == toZooKeeper {
@@ -151,8 +154,9 @@ func (n *Node) crash() {
 }
 
 // turn steps through all that has happened, and carries out what concerns the
-// process itself. What has to wait for others comes back.
-func (n *Node) turn(ctx context.Context) (slow []Effect, exit *Exit) {
+// process itself. What has to wait for others comes back; died tells that the
+// process ended meanwhile, and with it all that waited before.
+func (n *Node) turn(ctx context.Context) (slow []Effect, died bool, exit *Exit) {
 	events := append(n.inbox.take(), nil)
 	for _, ev := range events {
 		queue := n.broker.Step(time.Now(), ev)
@@ -161,7 +165,7 @@ func (n *Node) turn(ctx context.Context) (slow []Effect, exit *Exit) {
 			queue = queue[1:]
 			if x, ok := e.(Exit); ok {
 				n.died.Load().end()
-				return nil, &x
+				return nil, true, &x
 			}
 			if e.lane() != atOnce {
 				slow = append(slow, e)
@@ -170,6 +174,7 @@ func (n *Node) turn(ctx context.Context) (slow []Effect, exit *Exit) {
 			switch e.(type) {
 			case CloseSession, AbandonSession:
 				n.died.Load().end()
+				slow, died = nil, true
 			case OpenSession:
 				n.died.Store(newLife())
 			}
@@ -178,7 +183,7 @@ func (n *Node) turn(ctx context.Context) (slow []Effect, exit *Exit) {
 			}
 		}
 	}
-	return slow, nil
+	return slow, died, nil
 }
 
 func (n *Node) work(ctx context.Context, effects <-chan Effect) {

@@ -324,3 +324,36 @@ func TestStuckZooKeeper(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadProcessWritesNothing: what a process left waiting for ZooKeeper when
+// it was killed is not carried out by the one that is started after it.
+func TestDeadProcessWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, kafka.V2_6IV0)
+		gate := make(chan struct{})
+		c.mu.Lock()
+		c.gate = gate
+		c.mu.Unlock()
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "fail-log-dir", Partitions: []string{"x-0"}}) // its announcement is stuck,
+		c.fault(t, brokers.FaultRequest{Broker: 2, Op: "pause"})
+		time.Sleep(16 * time.Second) // and the write of a smaller ISR waits behind it
+		synctest.Wait()
+		if s := c.fault(t, brokers.FaultRequest{Broker: 1, Op: "status"}).State; s.Partitions[0].Pending != "PendingShrink" {
+			t.Fatalf("want a shrink in flight: %+v", s)
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "kill"})
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "restart"})
+		close(gate)
+		synctest.Wait()
+		if got := c.isr(t); !slices.Equal(got, []kafka.BrokerID{1, 2, 3}) {
+			t.Fatalf("ISR %v, written by a process that was dead", got)
+		}
+		if got := c.children(zkpaths.BrokerIDs); !slices.Contains(got, "1") {
+			t.Fatalf("registered: %v", got)
+		}
+		c.host.Stop()
+		if err := <-c.done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}

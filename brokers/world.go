@@ -54,7 +54,7 @@ func (w World) Perform(ctx context.Context, e Effect) Event {
 		w.Process.ExpireSession()
 	case Register:
 		epoch, err := w.register(ctx, e)
-		return registered{run: e.run, epoch: epoch, err: err}
+		return registered{run: e.run, session: e.session, epoch: epoch, err: err}
 	case WriteISRs:
 		return isrsWritten{run: e.run, rows: w.writeISRs(ctx, e.Rows)}
 	case Announce:
