@@ -31,6 +31,9 @@ type Hosted struct {
 	ZKVersion   int32
 	Replicas    []kafka.BrokerID
 	TopicID     kafka.TopicID
+	// ControllerEpoch is that of the controller which decided the leadership: what
+	// a leader that writes states itself puts there (spec/broker.md §5.1, §9.6).
+	ControllerEpoch int32
 }
 
 // NewBroker gives a broker that has just started: it knows nothing.
@@ -129,7 +132,7 @@ func (b *Broker) leaderAndISR(p *control.PartitionState) kafka.ErrorCode {
 		return kafka.NoError // not followed yet: the same epoch is taken later (spec/broker.md §9.2 step 6)
 	}
 	h.Leader, h.LeaderEpoch, h.ZKVersion = p.Leader, p.LeaderEpoch, p.ZKVersion
-	h.ISR, h.Replicas = slices.Clone(p.ISR), slices.Clone(p.Replicas)
+	h.ISR, h.Replicas, h.ControllerEpoch = slices.Clone(p.ISR), slices.Clone(p.Replicas), p.ControllerEpoch
 	return kafka.NoError
 }
 

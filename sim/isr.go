@@ -81,7 +81,7 @@ func (w *World) ChangeISR(b *Broker, tp kafka.TopicPartition, isr []kafka.Broker
 
 // writeISR is the way of profiles A and B (spec/broker.md §5.1, §6.4).
 func (w *World) writeISR(b *Broker, h *Hosted, tp kafka.TopicPartition, isr []kafka.BrokerID) bool {
-	data := zkpaths.EncodePartitionState(kafka.Leadership{ControllerEpoch: b.ControllerEpoch,
+	data := zkpaths.EncodePartitionState(kafka.Leadership{ControllerEpoch: h.ControllerEpoch,
 		LeaderAndISR: kafka.LeaderAndISR{Leader: b.ID, LeaderEpoch: h.LeaderEpoch, ISR: isr}})
 	res := w.ZK.Write(b.Session, zkserver.Op{Kind: zkserver.OpSet, Path: zkpaths.PartitionStatePath(tp), Data: data, Version: h.ZKVersion})
 	if res.Code != zkserver.OK {
