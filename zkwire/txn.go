@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrTxnType: a transaction, or a part of a multi, is of a type that is not
@@ -78,7 +79,8 @@ type TxnCloseSession struct {
 // TxnError is an attempt that failed.
 type TxnError struct{ Err Err }
 
-// TxnMulti is several at once. In a failed one every part is a TxnError.
+// TxnMulti is several at once. In a failed one every part is a TxnError, OK
+// before the failing one.
 type TxnMulti struct{ Parts []TxnRecord }
 
 // Type is the op code that the log names the record by.
@@ -113,7 +115,8 @@ func (*TxnMulti) Type() int32 { return OpMulti }
 const digestSize = 4 + 8
 
 // AppendTxn encodes a transaction as a log holds it, without a digest
-// (spec/zookeeper.md §7).
+// (spec/zookeeper.md §7). An OpCreate2 inside of a multi becomes an OpCreate,
+// which did the same: servers up to 3.8.0 do not know it there.
 func AppendTxn(b []byte, t *Txn) []byte {
 	b = AppendInt64(b, t.Session)
 	b = AppendInt32(b, t.Cxid)
@@ -147,8 +150,12 @@ func appendTxnRecord(b []byte, r TxnRecord) []byte {
 	case *TxnMulti:
 		b = AppendInt32(b, int32(len(r.Parts)))
 		for _, p := range r.Parts {
+			typ := p.Type()
+			if typ == OpCreate2 {
+				typ = OpCreate
+			}
 			var mark int
-			b, mark = BeginFrame(AppendInt32(b, p.Type())) // a buffer begins as a frame does
+			b, mark = BeginFrame(AppendInt32(b, typ)) // a buffer begins as a frame does
 			b = EndFrame(appendTxnRecord(b, p), mark)
 		}
 	}
@@ -251,5 +258,24 @@ func decodeTxnMulti(d *Decoder) TxnRecord {
 		}
 		t.Parts = append(t.Parts, p)
 	}
+	t.fail()
 	return t
+}
+
+// fail makes errors of all parts if one is: Apache logs the parts before the
+// failing one as if they had been done, and leaves them out when it replays.
+func (t *TxnMulti) fail() {
+	first := slices.IndexFunc(t.Parts, func(p TxnRecord) bool { return p.Type() == OpError })
+	if first < 0 {
+		return
+	}
+	for i, p := range t.Parts {
+		switch {
+		case p.Type() == OpError:
+		case i < first:
+			t.Parts[i] = &TxnError{}
+		default:
+			t.Parts[i] = &TxnError{ErrRuntimeInconsistency}
+		}
+	}
 }
