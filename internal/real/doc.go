@@ -1,5 +1,6 @@
-// Package real starts real servers for tests: Apache ZooKeeper as a Java child
-// process, and a TCP proxy to cut, hold and restore connections.
+// Package real starts real servers for tests: a ZooKeeper, ours in this process
+// or in one of its own or Apache's, Kafka's own brokers, and a TCP proxy to cut,
+// hold and restore connections. Each start is told as "real: WHAT".
 //
 // It stands outside the program: only tests use it. What always holds: every
 // listener is on 127.0.0.1, what is started is stopped with its test (or, on

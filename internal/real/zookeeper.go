@@ -14,12 +14,43 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/zkcontroller/zkcontroller/zkserver"
 )
+
+// ZKKind is what serves as ZooKeeper.
+type ZKKind string
+
+const (
+	Embedded ZKKind = "embedded" // zkserver in the test's own process
+	Process  ZKKind = "process"  // "zkcontroller zookeeper" as a child process; needs WithProgram
+	Apache   ZKKind = "apache"   // Apache ZooKeeper as a Java child process
+)
+
+// Chosen is the kind that TEST_ZOOKEEPER names, Embedded if it is unset. It is
+// for tests that do not care, which run on both so: "make test" plays them again
+// with TEST_ZOOKEEPER=apache. A test that cares says On.
+func Chosen(t testing.TB) ZKKind {
+	t.Helper()
+	switch k := ZKKind(os.Getenv("TEST_ZOOKEEPER")); k {
+	case "":
+		return Embedded
+	case Embedded, Apache:
+		return k
+	default:
+		t.Fatalf("TEST_ZOOKEEPER=%s: it can be %s or %s", k, Embedded, Apache)
+		return ""
+	}
+}
 
 // ZKOption changes how a ZooKeeper server is started.
 type ZKOption func(*zkConfig)
 
 type zkConfig struct {
+	kind     ZKKind
+	program  string // built zkcontroller, of Process
 	jars     string // set of jars; "" picks
 	tick     time.Duration
 	keys     map[string]string
@@ -28,14 +59,22 @@ type zkConfig struct {
 	patience time.Duration
 }
 
-// WithJars picks the set of jars: "zk-3.9.5", "3.9.1" (ZooKeeper 3.8.4),
-// "2.4.1" (3.5.7), or "debian" for /usr/share/java (3.8.0).
-func WithJars(set string) ZKOption { return func(c *zkConfig) { c.jars = set } }
+// On picks the kind of server whatever TEST_ZOOKEEPER says.
+func On(k ZKKind) ZKOption { return func(c *zkConfig) { c.kind = k } }
+
+// WithProgram makes it a Process of the built zkcontroller at path.
+func WithProgram(path string) ZKOption {
+	return func(c *zkConfig) { c.kind, c.program = Process, path }
+}
+
+// WithJars makes it Apache's from a set of jars: "zk-3.9.5", "3.9.1" (ZooKeeper
+// 3.8.4), "2.4.1" (3.5.7), or "debian" for /usr/share/java (3.8.0).
+func WithJars(set string) ZKOption { return func(c *zkConfig) { c.kind, c.jars = Apache, set } }
 
 // WithTick sets tickTime, 500 ms unless given. Session time-outs are between 2 and 20 ticks.
 func WithTick(d time.Duration) ZKOption { return func(c *zkConfig) { c.tick = d } }
 
-// WithKey adds a line to zoo.cfg.
+// WithKey sets a key of zoo.cfg; forceSync is no unless given.
 func WithKey(key, value string) ZKOption { return func(c *zkConfig) { c.keys[key] = value } }
 
 // WithProperty adds a -D system property.
@@ -43,19 +82,21 @@ func WithProperty(key, value string) ZKOption {
 	return func(c *zkConfig) { c.props = append(c.props, "-D"+key+"="+value) }
 }
 
-// WithHeap sets -Xmx, 256m unless given.
+// WithHeap sets -Xmx of Apache's, 256m unless given.
 func WithHeap(s string) ZKOption { return func(c *zkConfig) { c.heap = s } }
 
-// ZKServer is a running Apache ZooKeeper on 127.0.0.1.
+// ZKServer is a running ZooKeeper on 127.0.0.1.
 type ZKServer struct {
-	Version string // as srvr says it: 3.9.5-…
-	Set     string // the set of jars it came from
-	cfg     zkConfig
-	dir     string
-	port    int
-	cmd     *exec.Cmd
-	out     *tail
-	exited  chan struct{}
+	Version  string           // as srvr says it: 3.9.5-…
+	Kind     ZKKind           // what it is
+	Set      string           // the set of jars, of Apache's
+	Embedded *zkserver.Server // of Embedded; another one after each Restart
+	cfg      zkConfig
+	dir      string
+	port     int
+	cmd      *exec.Cmd
+	out      *tail
+	exited   chan struct{} // closed when it has ended
 }
 
 // errNoZooKeeper says that no jars are there.
@@ -64,12 +105,28 @@ var errNoZooKeeper = errors.New("no ZooKeeper jars")
 // ZooKeeper starts a server for one test and stops it with the test.
 func ZooKeeper(t testing.TB, opts ...ZKOption) *ZKServer {
 	t.Helper()
-	Require(t, Java)
+	opts = chosen(t, opts)
 	z, err := StartZooKeeper(t.TempDir(), opts...)
 	requireStarted(t, err)
 	t.Cleanup(z.Kill)
 	t.Logf("real: %s", z)
 	return z
+}
+
+// chosen puts the kind that TEST_ZOOKEEPER names first, so that On overrules it,
+// and looks whether what it needs is there.
+func chosen(t testing.TB, opts []ZKOption) []ZKOption {
+	t.Helper()
+	opts = append([]ZKOption{On(Chosen(t))}, opts...)
+	var c zkConfig
+	c.keys = map[string]string{}
+	for _, o := range opts {
+		o(&c)
+	}
+	if c.kind == Apache {
+		Require(t, Java)
+	}
+	return opts
 }
 
 func requireStarted(t testing.TB, err error) {
@@ -96,10 +153,10 @@ type SharedZooKeeper struct {
 // Get gives the server, or skips or fails the test.
 func (s *SharedZooKeeper) Get(t testing.TB) *ZKServer {
 	t.Helper()
-	Require(t, Java)
+	opts := chosen(t, s.Options)
 	s.once.Do(func() {
 		if s.dir, s.err = os.MkdirTemp("", "zookeeper"); s.err == nil {
-			s.z, s.err = StartZooKeeper(s.dir, s.Options...)
+			s.z, s.err = StartZooKeeper(s.dir, opts...)
 		}
 	})
 	requireStarted(t, s.err)
@@ -118,22 +175,25 @@ func (s *SharedZooKeeper) Stop() {
 }
 
 // StartZooKeeper starts a server with its data in dir and waits until it
-// accepts sessions (srvr shows a Mode). The caller ends it with Stop or Kill.
+// accepts sessions (srvr shows a Mode). Without On it is Apache's. The caller ends
+// it with Stop or Kill.
 func StartZooKeeper(dir string, opts ...ZKOption) (*ZKServer, error) {
-	cfg := zkConfig{tick: 500 * time.Millisecond, keys: map[string]string{}, heap: "256m", patience: 3 * time.Minute}
+	cfg := zkConfig{kind: Apache, tick: 500 * time.Millisecond, keys: map[string]string{"forceSync": "no"}, heap: "256m", patience: 3 * time.Minute}
 	for _, o := range opts {
 		o(&cfg)
 	}
-	set, cp, err := zkClasspath(cfg.jars)
-	if err != nil {
-		return nil, err
+	z := &ZKServer{Kind: cfg.kind, cfg: cfg, dir: dir}
+	var err error
+	if cfg.kind == Apache {
+		if z.Set, _, err = zkClasspath(cfg.jars); err != nil {
+			return nil, err
+		}
 	}
-	z := &ZKServer{Set: set, cfg: cfg, dir: dir}
 	for range 3 {
 		if z.port, err = FreePort(); err != nil {
 			return nil, err
 		}
-		if err = z.start(cp); err == nil || !strings.Contains(err.Error(), "in use") {
+		if err = z.start(); err == nil || !strings.Contains(err.Error(), "in use") {
 			break
 		}
 	}
@@ -171,7 +231,8 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-func (z *ZKServer) start(classpath string) error {
+// start writes zoo.cfg and starts whatever serves on it.
+func (z *ZKServer) start() error {
 	var cfg bytes.Buffer
 	fmt.Fprintf(&cfg, "clientPort=%d\nclientPortAddress=127.0.0.1\ndataDir=%s\ntickTime=%d\n", z.port, filepath.Join(z.dir, "data"), z.cfg.tick.Milliseconds())
 	cfg.WriteString("admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\ninitLimit=40\nsyncLimit=20\n")
@@ -182,27 +243,74 @@ func (z *ZKServer) start(classpath string) error {
 	if err := os.WriteFile(file, cfg.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write ZooKeeper's configuration: %w", err)
 	}
-	args := []string{"-Xmx" + z.cfg.heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}
-	args = append(args, z.cfg.props...)
-	args = append(args, "-cp", classpath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 	z.out = &tail{}
-	z.cmd = exec.Command("java", args...)
-	z.cmd.Stdout, z.cmd.Stderr = z.out, z.out
-	z.cmd.SysProcAttr = dieWithParent()
-	if err := z.cmd.Start(); err != nil {
+	switch z.Kind {
+	case Embedded:
+		return z.embed(file)
+	case Process:
+		cmd := exec.Command(z.cfg.program, "zookeeper", file)
+		cmd.Env = append(os.Environ(), "SERVER_JVMFLAGS="+strings.Join(z.cfg.props, " "))
+		return z.run(cmd)
+	}
+	_, classpath, err := zkClasspath(z.Set)
+	if err != nil {
+		return err
+	}
+	args := []string{"-Xmx" + z.cfg.heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}
+	args = append(args, z.cfg.props...)
+	return z.run(exec.Command("java", append(args, "-cp", classpath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)...))
+}
+
+// run starts a process and waits until it serves.
+func (z *ZKServer) run(cmd *exec.Cmd) error {
+	cmd.Stdout, cmd.Stderr = z.out, z.out
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start ZooKeeper: %w", err)
 	}
-	cmd, exited := z.cmd, make(chan struct{})
-	z.exited = exited
+	exited := make(chan struct{})
+	z.cmd, z.exited = cmd, exited
 	go func() { cmd.Wait(); close(exited) }()
+	return z.awaitMode()
+}
+
+// embed serves in this process, by the same zoo.cfg.
+func (z *ZKServer) embed(file string) error {
+	cfg, err := zkserver.ParseZooCfg(file, strings.Join(z.cfg.props, " "))
+	if err != nil {
+		return fmt.Errorf("read the embedded ZooKeeper's configuration: %w", err)
+	}
+	log := logrus.New()
+	log.SetOutput(z.out)
+	cfg.Options.Log = log
+	l, err := net.Listen("tcp", z.Addr())
+	if err != nil {
+		return fmt.Errorf("the embedded ZooKeeper's port: %w", err)
+	}
+	s, err := zkserver.New(cfg.Options)
+	if err != nil {
+		l.Close()
+		return fmt.Errorf("start the embedded ZooKeeper: %w", err)
+	}
+	exited := make(chan struct{})
+	z.Embedded, z.exited = s, exited
+	go func() {
+		if err := s.Serve(l); err != nil {
+			log.WithError(err).Error("the embedded ZooKeeper ended")
+		}
+		close(exited)
+	}()
 	return z.awaitMode()
 }
 
 // awaitMode polls srvr: it is the sign to wait for (spec/zookeeper.md §8).
 func (z *ZKServer) awaitMode() error {
 	deadline := time.Now().Add(z.cfg.patience)
-	poll := time.NewTicker(50 * time.Millisecond)
+	each := 50 * time.Millisecond
+	if z.Kind != Apache {
+		each = time.Millisecond
+	}
+	poll := time.NewTicker(each)
 	defer poll.Stop()
 	for time.Now().Before(deadline) {
 		select {
@@ -224,38 +332,61 @@ func (z *ZKServer) awaitMode() error {
 
 // String says which server ran.
 func (z *ZKServer) String() string {
+	switch z.Kind {
+	case Embedded:
+		return fmt.Sprintf("embedded ZooKeeper, in-process, on %s", z.Addr())
+	case Process:
+		return fmt.Sprintf("embedded ZooKeeper, a process of its own, on %s", z.Addr())
+	}
 	return fmt.Sprintf("Apache ZooKeeper %s (%s) on %s", z.Version, z.Set, z.Addr())
 }
 
 // Addr is HOST:PORT.
 func (z *ZKServer) Addr() string { return fmt.Sprintf("127.0.0.1:%d", z.port) }
 
-// PID is the process id of the JVM.
-func (z *ZKServer) PID() int { return z.cmd.Process.Pid }
+// PID is the id of the server's process, or of the test's for Embedded.
+func (z *ZKServer) PID() int {
+	if z.Kind == Embedded {
+		return os.Getpid()
+	}
+	return z.cmd.Process.Pid
+}
 
-// Stop ends the server by SIGTERM and waits for it.
+// Stop ends the server in good order (SIGTERM) and waits for it.
 func (z *ZKServer) Stop() { z.end(syscall.SIGTERM) }
 
-// Kill ends the server by SIGKILL and waits for it.
+// Kill ends the server by SIGKILL and waits for it. Embedded cannot be killed
+// without the test: it ends in good order, but without a word to its clients, as
+// every ZooKeeper does.
 func (z *ZKServer) Kill() { z.end(syscall.SIGKILL) }
 
 func (z *ZKServer) end(sig syscall.Signal) {
-	z.cmd.Process.Signal(sig)
+	if z.Kind != Embedded {
+		z.cmd.Process.Signal(sig)
+	} else if err := z.Embedded.Close(); err != nil {
+		fmt.Fprintf(os.Stderr, "close %s: %v\n", z, err)
+	}
 	<-z.exited
 }
 
-// Signal sends a signal to the server, say SIGSTOP and SIGCONT. A paused
-// server does not reliably expire sessions: cut the network instead.
-func (z *ZKServer) Signal(sig syscall.Signal) error { return z.cmd.Process.Signal(sig) }
+// Signal sends SIGSTOP or SIGCONT. A paused process does not reliably expire
+// sessions: cut the network instead.
+func (z *ZKServer) Signal(sig syscall.Signal) error {
+	switch {
+	case z.Kind != Embedded:
+		return z.cmd.Process.Signal(sig)
+	case sig == syscall.SIGSTOP:
+		z.Embedded.Pause()
+	case sig == syscall.SIGCONT:
+		z.Embedded.Resume()
+	default:
+		return fmt.Errorf("%s: an embedded server knows no %s", z, sig)
+	}
+	return nil
+}
 
 // Restart starts the stopped server on the same port and data.
-func (z *ZKServer) Restart() error {
-	_, cp, err := zkClasspath(z.Set)
-	if err != nil {
-		return err
-	}
-	return z.start(cp)
-}
+func (z *ZKServer) Restart() error { return z.start() }
 
 // FourLetterWord asks an administrative word of a ZooKeeper server.
 func FourLetterWord(addr, word string) (string, error) {

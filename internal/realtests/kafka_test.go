@@ -21,9 +21,10 @@ func contains(c *child, text string) bool { return strings.Contains(c.out.String
 // kafkaBroker is one of Kafka's own brokers.
 type kafkaBroker struct {
 	*child
-	id   int
-	addr string
-	argv []string
+	id      int
+	addr    string
+	argv    []string
+	earlier []*child // its processes before this one
 }
 
 // startKafka starts a broker of a release whose jars are there. Its own
@@ -69,7 +70,10 @@ func startKafka(t *testing.T, release, zk string, id int, more map[string]string
 }
 
 // again starts the broker anew, with its logs.
-func (b *kafkaBroker) again(t *testing.T) { b.child = start(t, b.name, b.argv...) }
+func (b *kafkaBroker) again(t *testing.T) {
+	b.earlier = append(b.earlier, b.child)
+	b.child = start(t, b.name, b.argv...)
+}
 
 func kafkaClient(t *testing.T, seeds ...string) *kgo.Client {
 	t.Helper()

@@ -8,7 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // echo answers each line with itself.
@@ -96,4 +101,59 @@ func TestJars(t *testing.T) {
 	if _, _, err := zkClasspath("nosuch"); !errors.Is(err, errNoZooKeeper) {
 		t.Errorf("a set that is not there: %v", err)
 	}
+}
+
+// TestServers: whatever serves, it answers srvr, keeps its data through a kill
+// and a restart, and stops and goes on.
+func TestServers(t *testing.T) {
+	for _, k := range []ZKKind{Embedded, Apache} {
+		t.Run(string(k), func(t *testing.T) {
+			z := ZooKeeper(t, On(k))
+			before := dialZK(t, z)
+			if _, err := before.Create("/kept", []byte("x"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+			z.Kill()
+			if s, err := FourLetterWord(z.Addr(), "srvr"); err == nil {
+				t.Fatalf("killed, it answers %q", s)
+			}
+			if err := z.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			after := dialZK(t, z)
+			read := func() string { b, _, err := after.Get("/kept"); return fmt.Sprint(string(b), err) }
+			if got := read(); got != "x<nil>" {
+				t.Errorf("after a kill: %s", got)
+			}
+			if err := z.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			answer := make(chan string, 1)
+			go func() { answer <- read() }()
+			select {
+			case got := <-answer:
+				t.Errorf("stopped, it answers %s", got)
+			case <-time.After(100 * time.Millisecond):
+			}
+			if err := z.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-answer; got != "x<nil>" {
+				t.Errorf("going on, it answers %s", got)
+			}
+			if s, err := FourLetterWord(z.Addr(), "srvr"); err != nil || !strings.Contains(s, "Mode: standalone") {
+				t.Errorf("going on, srvr is %q, %v", s, err)
+			}
+		})
+	}
+}
+
+func dialZK(t *testing.T, z *ZKServer) *zk.Conn {
+	t.Helper()
+	c, _, err := zk.Connect([]string{z.Addr()}, 5*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
 }
