@@ -67,15 +67,15 @@ func (r *logReader) begin() error {
 		return fmt.Errorf("read %s: %w", r.f.Name(), err)
 	}
 	want := appendHeader(nil, logMagic, 0)
-	if n < headerSize && bytes.HasPrefix(want, bytes.TrimRight(h[:n], "\x00")) || h == [headerSize]byte{} && !r.dataBehind(headerSize) {
+	if n == headerSize && bytes.Equal(h[:8], want[:8]) { // any dbid
+		r.off = headerSize
+		return nil
+	}
+	if bytes.HasPrefix(want, bytes.TrimRight(h[:n], "\x00")) && !r.dataBehind(headerSize) {
 		return errNoEntries
 	}
-	if n < headerSize || !bytes.Equal(h[:8], want[:8]) { // any dbid
-		return &CorruptError{Path: r.f.Name(), Reason: fmt.Sprintf("it does not begin as a log of ZooKeeper does (% x)", h[:n]),
-			Remedy: "move the file out of the folder if it is none, else restore it from a backup"}
-	}
-	r.off = headerSize
-	return nil
+	return &CorruptError{Path: r.f.Name(), Reason: fmt.Sprintf("it does not begin as a log of ZooKeeper does (% x)", h[:n]),
+		Remedy: "move the file out of the folder if it is none, else restore it from a backup"}
 }
 
 func (r *logReader) close() { r.f.Close() }
