@@ -26,7 +26,6 @@ type keeper struct {
 	secret   []byte // of session passwords; nil: Apache's rule
 	appended int64  // newest zxid that was appended
 	durable  int64  // newest zxid that is durable
-	pending  int    // transactions that are appended and not durable
 	syncing  bool   // somebody is in Sync, or about to be
 	failed   error  // Sync's error: the server answers no more
 	waiting  []*conn
@@ -35,13 +34,16 @@ type keeper struct {
 // durable tells whether the server keeps its tree in files.
 func (s *Server) durable() bool { return s.keep.log != nil }
 
+// pending is how many transactions are appended and not durable: each has a
+// zxid, one above the one before.
+func (k *keeper) pending() int64 { return k.appended - k.durable }
+
 // behind tells whether the disk is too far behind to take more requests.
-func (s *Server) behind() bool { return s.keep.pending > maxBehind || s.keep.failed != nil }
+func (s *Server) behind() bool { return s.keep.pending() > maxBehind || s.keep.failed != nil }
 
 func (s *Server) append(t *zkwire.Txn) {
 	s.keep.log.Append(t)
 	s.keep.appended = t.Zxid
-	s.keep.pending++
 	s.snap.since++
 }
 
@@ -78,7 +80,6 @@ func (s *Server) commit(own *conn) {
 // it; own's output is left to the caller.
 func (s *Server) sync(own *conn) {
 	k := &s.keep
-	pending := k.pending
 	s.mu.Unlock()
 	zxid, err := k.log.Sync()
 	s.mu.Lock()
@@ -87,7 +88,6 @@ func (s *Server) sync(own *conn) {
 		return
 	}
 	k.durable = zxid
-	k.pending -= pending
 	waiting := k.waiting
 	k.waiting = nil
 	for _, c := range waiting {

@@ -58,7 +58,6 @@ func (s *Server) recoverFrom(store *zkfiles.Store) error {
 		if s.keep.durable, err = store.Sync(); err != nil {
 			return err
 		}
-		s.keep.pending = 0
 	}
 	if store.NeedsSnapshot() {
 		return s.snapshot()

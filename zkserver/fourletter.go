@@ -132,7 +132,7 @@ func (s *Server) srvr() string { return s.versionLine() + s.srvrRest() }
 func (s *Server) srvrRest() string {
 	st := &s.stats
 	return fmt.Sprintf("Latency min/avg/max: %d/%.4f/%d\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\nZxid: 0x%x\nMode: standalone\nNode count: %d\n",
-		st.minLatency, average(st.totalLat, st.timed), st.maxLatency, st.received, st.sent, len(s.conns), s.keep.pending, s.tree.Zxid(), s.nodeCount())
+		st.minLatency, average(st.totalLat, st.timed), st.maxLatency, st.received, st.sent, len(s.conns), s.keep.pending(), s.tree.Zxid(), s.nodeCount())
 }
 
 // nodeCount is Apache's, which counts the root twice.
@@ -296,7 +296,7 @@ func (s *Server) mntr() string {
 	}{
 		{"version", version}, {"server_state", "standalone"}, {"avg_latency", fmt.Sprintf("%.4f", average(st.totalLat, st.timed))},
 		{"max_latency", st.maxLatency}, {"min_latency", st.minLatency}, {"packets_received", st.received}, {"packets_sent", st.sent},
-		{"num_alive_connections", len(s.conns)}, {"outstanding_requests", s.keep.pending}, {"znode_count", s.nodeCount()},
+		{"num_alive_connections", len(s.conns)}, {"outstanding_requests", s.keep.pending()}, {"znode_count", s.nodeCount()},
 		{"watch_count", watches}, {"ephemerals_count", s.tree.EphemeralCount()}, {"approximate_data_size", s.tree.DataSize()},
 		{"global_sessions", len(s.sessions)}, {"local_sessions", 0}, {"open_file_descriptor_count", open}, {"max_file_descriptor_count", limit},
 		{"connection_rejected", st.rejected}, {"uptime", s.o.Clock.Now().Sub(s.began).Milliseconds()}, {"last_zxid", s.tree.Zxid()},
