@@ -105,7 +105,7 @@ const configPath = "/zookeeper/config"
 // zxids and times are 0, and the first write gets zxid 1.
 func NewTree() *Tree {
 	t := &Tree{
-		texts:    texts{pages: make([]page, 1)},
+		texts:    texts{pages: make([]page, 1), spare: freeOfCare},
 		index:    newPathIndex(),
 		acls:     newACLTable(),
 		sessions: map[int64]*tenant{},

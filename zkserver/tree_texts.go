@@ -28,6 +28,7 @@ type texts struct {
 	open  uint32 // the page that is being filled
 	size  int64  // bytes of all entries
 	live  int64  // bytes of the entries that nodes have
+	spare int64  // how many bytes may be dead besides the fourth
 }
 
 type page struct {
@@ -147,7 +148,7 @@ func (t *Tree) write(id uint32, n *node, name string, data []byte) {
 // under way that could still be undone.
 func (t *Tree) compact() {
 	x := &t.texts
-	for x.size-x.live > x.live/waste+freeOfCare {
+	for x.size-x.live > x.live/waste+x.spare {
 		pg := x.worst()
 		if pg == 0 {
 			return // all of it in the open page

@@ -465,13 +465,14 @@ func (t *Tree) isDue(n *node, now int64) bool {
 
 func (c *change) sweepNode(path string) Code {
 	t := c.t
-	id := t.find(path)
+	h := t.index.hash(path)
+	id := t.search(h, path)
 	switch {
 	case id == 0:
 		return NoNode
 	case !t.isDue(t.nodes.at(id), c.now):
 		return NotEmpty
 	}
-	c.remove(t.index.hash(path), id, path)
+	c.remove(h, id, path)
 	return OK
 }
