@@ -105,13 +105,14 @@ func (c *candidate) order(f func(context.Context)) {
 // enter lets the controller take part as soon as the broker is registered. A
 // later order comes first: it ends the broker.
 func (c *candidate) enter(ctx context.Context) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !c.registered(ctx) {
+	pause := time.Millisecond // registering takes a few; against an old registration, seconds
+	for ; !c.registered(ctx); pause = min(2*pause, 20*time.Millisecond) {
+		wait := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
+			wait.Stop()
 			return
-		case <-tick.C:
+		case <-wait.C:
 		}
 		if len(c.orders) > 0 {
 			return

@@ -118,6 +118,7 @@ type process struct {
 	producers  *producerIDs
 	times      eventTimes
 	waiters    waiters
+	tasks      sync.WaitGroup // what goes on beside control
 
 	mu   sync.Mutex
 	past zkstore.Stats // sums of the sessions that are over
@@ -185,7 +186,7 @@ func (p *process) assemble(ctx context.Context, advertised []kafka.Endpoint) (en
 	if err != nil {
 		return end, unreachable(connectString(p.o.ZooKeeper), err)
 	}
-	ends = append(ends, func() { p.closeSession(p.session.Load()) })
+	ends = append(ends, func() { p.closeSession(p.session.Load()); p.tasks.Wait() })
 	if !p.isBroker {
 		if err := p.refuseTakenID(ctx, session); err != nil {
 			return end, err
@@ -283,7 +284,13 @@ func (p *process) renew(ctx context.Context) {
 	if !p.between(ctx, func() {}) {
 		return
 	}
-	p.closeSession(p.session.Load())
+	old := p.session.Load()
+	if old.State() == zkstore.Expired {
+		// Nothing is sent on it any more, but the library takes a second to end.
+		p.tasks.Go(func() { p.closeSession(old) })
+	} else {
+		p.closeSession(old)
+	}
 	if p.redial(ctx) {
 		p.queue.Put(events.Startup{})
 	}

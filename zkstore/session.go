@@ -206,10 +206,10 @@ func (s *Session) onEvent(e zk.Event) {
 		case zk.StateExpired:
 			s.log.WithField("session", sessionName(s.ID())).Warn("ZooKeeper session expired")
 			s.end(Expired)
-			// Closing here keeps the library from opening a session of its own.
-			<-s.ready
-			s.conn.Close()
-			s.link.drop()
+			s.wg.Add(1) // also while Close waits: the library's loop, which calls here, is still counted
+			// Closing keeps the library from opening a session of its own, which the link
+			// lets it no more. Here, on its own loop, it would wait a second for itself.
+			go func() { defer s.wg.Done(); <-s.ready; s.conn.Close(); s.link.drop() }()
 		}
 	case zk.EventNodeCreated:
 		s.onNotice(zkpaths.NodeCreated, e.Path, onMain)

@@ -319,7 +319,7 @@ func TestClusterInABubble(t *testing.T) {
 // A client of others works in memory, too.
 func TestKafkaClientInMemory(t *testing.T) {
 	c := zktest.StartCluster(t, zktest.InMemory())
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.Dialer(c.DialKafka))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.Dialer(c.DialKafka), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
