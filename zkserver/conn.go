@@ -22,7 +22,7 @@ const (
 	readLarge     = 64 << 10         // a busy one's; only a single longer frame needs more
 	sendKeep      = 256 << 10        // a longer send buffer is not kept for another use
 	sendHigh      = 1 << 20          // so much unsent: no more requests are read
-	sendMax       = 64 << 20         // so much unsent: the client is too slow for its notices and loses its connection
+	sendMax       = 64 << 20         // so much unsent: a client that is too slow for its notices, or asks for too much at once, loses its connection
 )
 
 // conn is one client's connection. Its reader goroutine carries out its
@@ -128,7 +128,7 @@ func (c *conn) batch() bool {
 	}
 	ms := now.UnixMilli()
 	n := 0
-	for start := c.in.r; n < batchFrames && c.in.r-start < batchBytes && !c.closing; n++ {
+	for start := c.in.r; n < batchFrames && c.in.r-start < batchBytes && len(c.out) <= sendHigh && !c.closing; n++ {
 		frame, err := c.in.peek()
 		if frame == nil || err != nil {
 			break
@@ -184,15 +184,21 @@ func (c *conn) notice(f *Fired) {
 	if c.dead || c.closing {
 		return
 	}
-	if len(c.out) > sendMax {
-		c.s.log.WithFields(logrus.Fields{"client": c.nc.RemoteAddr().String(), "unsent": len(c.out)}).Warn("a client does not take its notices; the connection is closed")
-		c.s.cut(c)
+	if len(c.out) > c.s.sendMax {
+		c.overrun("a client does not take its notices; the connection is closed")
 		return
 	}
 	m := c.send()
 	c.out = zkwire.ReplyHeader{Xid: zkwire.XidNotice, Zxid: f.Zxid}.Append(c.out)
 	c.out = (&zkwire.WatcherEvent{Type: int32(f.Type), State: zkwire.StateSyncConnected, Path: f.Path}).Append(c.out)
 	c.finish(m)
+}
+
+// overrun ends a connection for which too much is queued.
+func (c *conn) overrun(why string) {
+	c.s.log.WithFields(logrus.Fields{"client": c.nc.RemoteAddr().String(), "unsent_bytes": len(c.out)}).Warn(why)
+	c.s.cut(c)
+	c.out, c.marks = nil, nil
 }
 
 // settle ends a stretch of work under the lock: all that was queued meanwhile

@@ -1,6 +1,8 @@
 package zkserver
 
 import (
+	"fmt"
+
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
 
@@ -106,7 +108,7 @@ func (s *Server) sync(own *conn) {
 // fail stops the server from answering: what cannot be made durable must not
 // be acknowledged.
 func (s *Server) fail(err error) {
-	s.keep.failed = err
+	s.keep.failed = fmt.Errorf("make transactions durable: %w", err)
 	s.log.WithError(err).Error("transactions cannot be made durable: the server stops. Free space or mend the disk under dataDir and dataLogDir, then start it again")
 	for _, c := range s.conns {
 		s.cut(c)

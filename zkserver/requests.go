@@ -362,6 +362,10 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 			r = zkwire.Result{Type: zkwire.OpError, Err: zkwire.Err(code)}
 		}
 		c.out = r.Append(c.out)
+		if len(c.out) > c.s.sendMax {
+			c.overrun("a multiRead has too long an answer; the connection is closed")
+			return
+		}
 	}
 	c.out = zkwire.AppendMultiEnd(c.out)
 	c.finish(m)

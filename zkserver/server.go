@@ -50,6 +50,7 @@ type Server struct {
 	done       chan struct{}  // closed by Close
 	wg         sync.WaitGroup // all goroutines; Add only under mu and before closed
 	bufs       sync.Pool      // *[]byte, for what is to be sent
+	sendMax    int            // const sendMax, but for tests
 	ops        []Op           // scratch of multi, with the op codes of the wire
 	opTypes    []int32
 }
@@ -72,7 +73,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Log, tree: NewTree(), sessions: map[int64]*session{}, conns: map[Watcher]*conn{},
-		perAddr: map[string]int{}, lists: map[net.Listener]struct{}{}, began: o.Clock.Now(), done: make(chan struct{}),
+		perAddr: map[string]int{}, lists: map[net.Listener]struct{}{}, began: o.Clock.Now(), done: make(chan struct{}), sendMax: sendMax,
 	}
 	s.resumed.L = &s.mu
 	s.tree.ExtendedTypes = o.ExtendedTypes
@@ -82,7 +83,7 @@ func New(o Options) (*Server, error) {
 		s.keep.secret = newSecret()
 		// Clients of an earlier life must get a refusal and not silence, so the
 		// zxid begins above all that were ever issued (spec/zookeeper.md §4.2).
-		s.tree.AdvanceZxid(s.began.Unix() << 32)
+		s.tree.AdvanceZxid((s.began.Unix() - epochBase) << 32)
 		return s, nil
 	}
 	if err := s.recover(); err != nil {
@@ -90,6 +91,10 @@ func New(o Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// epochBase is the second that epochs of servers in memory are counted from,
+// 2024-01-01, so that a zxid of this century stays positive.
+const epochBase = 1704067200
 
 // firstSessionID is Apache's rule: server 1, 40 bits of the start in
 // milliseconds, and a counter (spec/zookeeper.md §4.2).
@@ -104,6 +109,8 @@ func (s *Server) begin() error {
 	switch {
 	case s.closed:
 		return ErrServerClosed
+	case s.keep.failed != nil:
+		return s.keep.failed
 	case s.serving:
 		return nil
 	}
@@ -175,6 +182,8 @@ func (s *Server) Serve(l net.Listener) error {
 			wait = 0
 			s.accept(nc)
 			continue
+		case s.failure() != nil:
+			return s.failure()
 		case s.isClosed():
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -191,6 +200,13 @@ func (s *Server) Serve(l net.Listener) error {
 			pause.Stop()
 		}
 	}
+}
+
+// failure is why the server does not answer any more.
+func (s *Server) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keep.failed
 }
 
 func (s *Server) isClosed() bool {

@@ -23,16 +23,17 @@ func (s *settings) tls() (*tls.Config, error) {
 		}
 		password = strings.TrimSpace(string(b))
 	}
-	switch {
-	case keyStore == "":
+	if keyStore == "" {
 		return nil, errors.New("ssl.keyStore.location is not set: give a PEM file with key and certificates")
-	case password != "":
-		return nil, errors.New("ssl.keyStore.password is set: only PEM files whose key is not encrypted can be read")
 	}
-	for key, file := range map[string][2]string{"ssl.keyStore": {keyStore, keyType}, "ssl.trustStore": {trustStore, trustType}} {
-		if err := mustBePEM(key, file[0], file[1]); err != nil {
-			return nil, err
-		}
+	if err := mustBePEM("ssl.keyStore", keyStore, keyType); err != nil {
+		return nil, err
+	}
+	if err := mustBePEM("ssl.trustStore", trustStore, trustType); err != nil {
+		return nil, err
+	}
+	if password != "" {
+		return nil, errors.New("ssl.keyStore.password is set: only PEM files whose key is not encrypted can be read")
 	}
 	pair, err := tls.LoadX509KeyPair(keyStore, keyStore)
 	if err != nil {
