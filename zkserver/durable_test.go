@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,11 +16,18 @@ import (
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
 
-// killed gives a copy of a directory as a kill of its server would leave it:
-// the server is not asked.
-func killed(t *testing.T, dir string) string {
+// killed gives a copy of a server's directory as a kill would leave it: it
+// stands still meanwhile, but tidies up nothing.
+func killed(t *testing.T, s *Server, dir string) string {
 	t.Helper()
 	left := t.TempDir()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.snap.running || s.keep.syncing { // their files would change under the copy
+		s.mu.Unlock()
+		runtime.Gosched()
+		s.mu.Lock()
+	}
 	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +67,9 @@ func TestWhatWasAnsweredOutlivesAKill(t *testing.T) {
 		a.must(zkwire.OpMulti, zkwire.AppendMultiEnd((&zkwire.Op{Type: zkwire.OpCreate2, Path: "/m", ACL: OpenACL()}).Append(nil)))
 		want, zxid := image(s), a.zxid
 
-		o.Clock, o.DataDir = NewManualClock(), killed(t, o.DataDir)
+		o.Clock, o.DataDir = NewManualClock(), killed(t, s, o.DataDir)
 		if split {
-			o.LogDir = killed(t, o.LogDir)
+			o.LogDir = killed(t, s, o.LogDir)
 		}
 		again := serverFor(t, o)
 		if diff := cmp.Diff(want, image(again)); diff != "" {
@@ -116,7 +124,7 @@ func TestSnapshotsAmidWritesAndPurge(t *testing.T) {
 	}
 	wg.Wait()
 	want := image(s)
-	again := serverFor(t, Options{DataDir: killed(t, o.DataDir), NoForceSync: true})
+	again := serverFor(t, Options{DataDir: killed(t, s, o.DataDir), NoForceSync: true})
 	if diff := cmp.Diff(want, image(again)); diff != "" {
 		t.Errorf("the tree after a kill (-want +got):\n%s", diff)
 	}
