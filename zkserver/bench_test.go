@@ -112,6 +112,15 @@ func BenchmarkChildren(b *testing.B) {
 			}
 		}
 	})
+	b.Run("into the same memory", func(b *testing.B) {
+		b.ReportAllocs()
+		var names []string
+		for b.Loop() {
+			if names, _, _ = t.AppendChildren(names[:0], Who{}, "/parent-000"); len(names) != 10_000 {
+				b.Fatal(len(names))
+			}
+		}
+	})
 	b.Run("changing", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
@@ -157,6 +166,18 @@ func BenchmarkWrite(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			t.Multi(who, 0, ops)
+		}
+	})
+	b.Run("multi100set into the same memory", func(b *testing.B) {
+		t := benchTree(b, 100, 1000)
+		ops := make([]Op, 100)
+		for i := range ops {
+			ops[i] = Op{Kind: OpSet, Path: paths[i], Data: data, Version: AnyVersion}
+		}
+		b.ReportAllocs()
+		var room []OpResult
+		for b.Loop() {
+			room = t.MultiInto(who, 0, ops, room).Ops
 		}
 	})
 	b.Run("multi100failing", func(b *testing.B) {
@@ -207,12 +228,14 @@ func BenchmarkWatch(b *testing.B) {
 func BenchmarkCloseSession(b *testing.B) {
 	t := NewTree()
 	b.ReportAllocs()
-	for b.Loop() {
+	for range b.N {
+		b.StopTimer()
 		t.OpenSession(1)
-		for range 20_000 {
+		for range 100_000 {
 			t.Write(Who{Session: 1}, 0, Op{Path: "/e-", Mode: EphemeralSequential, ACL: OpenACL()})
 		}
-		if r := t.CloseSession(1); len(r.Closed) != 20_000 {
+		b.StartTimer()
+		if r := t.CloseSession(1); len(r.Closed) != 100_000 {
 			b.Fatal(len(r.Closed))
 		}
 	}

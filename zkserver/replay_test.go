@@ -75,6 +75,17 @@ func TestReplayOfForeignLogs(t *testing.T) {
 	}
 }
 
+// The snapshot may know what the log behind it has lost: nothing is lowered.
+func TestReplayOfThePast(t *testing.T) {
+	for _, r := range []zkwire.TxnRecord{&zkwire.TxnCreate{Path: "/p/e"}, &zkwire.TxnCreate{Path: "/p/e", ParentCreated: -1}, &zkwire.TxnDelete{Path: "/p/x"}} {
+		tree := logTree(t)
+		replayed(t, tree, 1, 2, r)
+		if st, _ := tree.Exists(Who{}, "/p"); stat(st) != "c=3 m=3 p=3 v=0 cv=1 av=0 owner=0 len=0 children=1" || tree.Zxid() != 3 {
+			t.Errorf("%T: %s at zxid %d", r, stat(st), tree.Zxid())
+		}
+	}
+}
+
 func TestReplayRefuses(t *testing.T) {
 	tree := logTree(t)
 	for _, row := range []struct {

@@ -48,8 +48,10 @@ func (t *Tree) dropChild(p *extra, n *node) {
 }
 
 func (t *Tree) closeHoles(d *dir) {
-	to, sorted := 0, 0
-	for i, id := range d.order {
+	first := max(0, slices.Index(d.order, 0)) // what is before stays where it is
+	to, sorted := first, min(first, d.sorted)
+	for i := first; i < len(d.order); i++ {
+		id := d.order[i]
 		if id == 0 {
 			continue
 		}

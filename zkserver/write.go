@@ -331,12 +331,9 @@ func (c *change) remove(h, id uint32, path string) {
 
 func (c *change) set(op *Op, r *OpResult) Code {
 	t := c.t
-	if pathFault(op.Path) != "" {
-		return BadArguments
-	}
-	id := t.find(op.Path)
+	id := t.search(t.index.hash(op.Path), op.Path)
 	if id == 0 {
-		return NoNode
+		return missing(op.Path)
 	}
 	n := t.nodes.at(id)
 	switch {
@@ -355,15 +352,29 @@ func (c *change) set(op *Op, r *OpResult) Code {
 	return OK
 }
 
-func (c *change) check(op *Op) Code {
-	if pathFault(op.Path) != "" {
+// missing is the answer to a write of a path that no node has: what is wrong
+// with the path itself comes first. A path that a node has is a good one.
+func missing(path string) Code {
+	if pathFault(path) != "" {
 		return BadArguments
 	}
-	n, code := c.t.readable(&c.who, op.Path)
-	if code == OK && op.Version != AnyVersion && op.Version != n.version {
+	return NoNode
+}
+
+func (c *change) check(op *Op) Code {
+	t := c.t
+	id := t.search(t.index.hash(op.Path), op.Path)
+	if id == 0 {
+		return missing(op.Path)
+	}
+	n := t.nodes.at(id)
+	switch {
+	case !t.may(&c.who, PermRead, n.acl):
+		return NoAuth
+	case op.Version != AnyVersion && op.Version != n.version:
 		return BadVersion
 	}
-	return code
+	return OK
 }
 
 func (c *change) setACL(op *Op, r *OpResult) Code {
