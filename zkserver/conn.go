@@ -139,6 +139,7 @@ func (c *conn) batch() bool {
 	s.stats.received += int64(n)
 	c.info.received += int64(n)
 	c.latency(now)
+	s.trim()
 	s.settle(c)
 	return !c.closing && !c.dead
 }

@@ -49,15 +49,8 @@ func (s *Server) recoverFrom(store *zkfiles.Store) error {
 	for id, timeout := range r.timeouts {
 		s.sessions[id] = &session{id: id, timeout: time.Duration(timeout) * time.Millisecond}
 	}
-	for _, id := range s.tree.Sessions() {
-		if s.sessions[id] == nil { // it owns nodes, but nothing tells that it is alive
-			s.endSession(&session{id: id}, 0)
-		}
-	}
-	if s.keep.appended > s.keep.durable {
-		if s.keep.durable, err = store.Sync(); err != nil {
-			return err
-		}
+	if gone := s.tree.RemoveOrphans(); len(gone) > 0 {
+		s.log.WithField("paths", gone).Warn("ephemeral nodes whose session had ended were removed")
 	}
 	if store.NeedsSnapshot() {
 		return s.snapshot()
@@ -97,8 +90,7 @@ func (r *recovery) Node(n zkfiles.Node) error {
 	case owner&ttlOwnerMask == ttlOwnerMask:
 		saved.Mode, saved.TTL, saved.Stat.EphemeralOwner = PersistentTTL, owner&maxTTL, 0
 	default:
-		saved.Mode = Ephemeral
-		r.tree.AddSession(owner) // opened or closed while the snapshot was written: the log tells
+		saved.Mode = Ephemeral // its session may have been opened or closed while the snapshot was written: the log tells
 	}
 	return r.tree.Restore(saved)
 }

@@ -115,7 +115,8 @@ func (c *conn) read(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		stat, code = t.Exists(c.who, path)
 	default:
 		kind = ChildWatch
-		names, stat, code = t.GetChildren(c.who, path)
+		names, stat, code = t.AppendChildren(c.s.names[:0], c.who, path)
+		c.s.names = names
 	}
 	if watch && (code == OK || code == NoNode && h.Op == zkwire.OpExists) {
 		t.Watch(c.id, kind, path)
@@ -182,17 +183,8 @@ func (c *conn) look(h zkwire.RequestHeader, d *zkwire.Decoder) {
 	}
 }
 
-// keepBytes copies a buffer that the tree will hold on to.
-func keepBytes(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	own := make([]byte, len(b))
-	copy(own, b)
-	return own
-}
-
-// decodeWrite reads the body of a single write. whole is false if it cannot be
+// decodeWrite reads the body of a single write; data stay in the request's
+// bytes, which the tree copies. whole is false if it cannot be
 // read, named if its path is not null.
 func decodeWrite(op int32, d *zkwire.Decoder) (o Op, named, whole bool) {
 	if op == zkwire.OpDeleteContainer {
@@ -204,11 +196,11 @@ func decodeWrite(op int32, d *zkwire.Decoder) (o Op, named, whole bool) {
 	case zkwire.OpDelete:
 		o.Kind, o.Version = OpDelete, d.Int32()
 	case zkwire.OpSetData:
-		o.Kind, o.Data, o.Version = OpSet, keepBytes(d.Buffer()), d.Int32()
+		o.Kind, o.Data, o.Version = OpSet, d.Buffer(), d.Int32()
 	case zkwire.OpSetACL:
 		o.Kind, o.ACL, o.Version = OpSetACL, d.ACLs(), d.Int32()
 	default:
-		o.Kind, o.Data, o.ACL = OpCreate, keepBytes(d.Buffer()), d.ACLs()
+		o.Kind, o.Data, o.ACL = OpCreate, d.Buffer(), d.ACLs()
 		flags := d.Int32()
 		if op == zkwire.OpCreateTTL {
 			o.TTL = d.Int64()
@@ -243,7 +235,10 @@ func (c *conn) write1(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 		return
 	}
 	s := c.s
-	res := s.tree.Write(c.who, now, op)
+	clear(s.ops) // nothing of the last request is held on to
+	s.ops = append(s.ops[:0], op)
+	res := s.tree.MultiInto(c.who, now, s.ops, s.results)
+	s.results = res.Ops
 	if s.durable() {
 		s.append(&zkwire.Txn{Session: c.who.Session, Cxid: h.Xid, Zxid: res.Zxid, Time: now, Record: LogRecord(op, res.Ops[0])})
 	}
@@ -271,7 +266,8 @@ func (c *conn) multi(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 		c.refuse(h, now, zkwire.ErrMarshalling)
 		return
 	}
-	res := s.tree.Multi(c.who, now, ops)
+	res := s.tree.MultiInto(c.who, now, ops, s.results)
+	s.results = res.Ops
 	if s.durable() {
 		s.append(&zkwire.Txn{Session: c.who.Session, Cxid: h.Xid, Zxid: res.Zxid, Time: now, Record: res.Record(ops)})
 	}
@@ -356,7 +352,8 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		if typ == zkwire.OpGetData {
 			r.Data, r.Stat, code = t.GetData(c.who, path)
 		} else {
-			r.Children, _, code = t.GetChildren(c.who, path)
+			r.Children, _, code = t.AppendChildren(c.s.names[:0], c.who, path)
+			c.s.names = r.Children
 		}
 		if code != OK {
 			r = zkwire.Result{Type: zkwire.OpError, Err: zkwire.Err(code)}

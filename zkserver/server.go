@@ -50,9 +50,29 @@ type Server struct {
 	done       chan struct{}  // closed by Close
 	wg         sync.WaitGroup // all goroutines; Add only under mu and before closed
 	bufs       sync.Pool      // *[]byte, for what is to be sent
-	sendMax    int            // const sendMax, but for tests
-	ops        []Op           // scratch of multi, with the op codes of the wire
-	opTypes    []int32
+	sendMax    int            // the const sendMax, but for tests
+	scratch
+}
+
+// scratch is memory that one request after the other uses.
+type scratch struct {
+	ops     []Op
+	opTypes []int32 // of a multi's ops, on the wire
+	results []OpResult
+	names   []string
+}
+
+// scratchKeep is how many entries scratch may have to be kept.
+const scratchKeep = 4096
+
+// trim lets go of what an uncommonly large request needed.
+func (s *scratch) trim() {
+	if cap(s.ops) > scratchKeep || cap(s.results) > scratchKeep {
+		s.ops, s.opTypes, s.results = nil, nil, nil
+	}
+	if cap(s.names) > scratchKeep {
+		s.names = nil
+	}
 }
 
 // session is one client's session.
