@@ -114,9 +114,10 @@ type snap struct {
 }
 
 // maybeSnapshot begins a snapshot if there were enough transactions since the
-// last one. Under the lock.
+// last one: more for a larger tree, so that under a storm of writes the disk
+// does not spend more on snapshots than on the log. Under the lock.
 func (s *Server) maybeSnapshot() {
-	if s.store == nil || s.snap.since < s.o.SnapCount || s.snap.running || s.closed || s.keep.failed != nil {
+	if s.store == nil || s.snap.since < s.o.SnapCount+s.tree.Len() || s.snap.running || s.closed || s.keep.failed != nil {
 		return
 	}
 	s.snap.running = true

@@ -29,7 +29,7 @@ type Options struct {
 
 	DataDir, LogDir string        // where snapshots and transaction logs are; DataDir "": in memory; LogDir "": DataDir
 	NoForceSync     bool          // do not fsync the log: a crash of the machine may lose the newest writes, one of the process may not
-	SnapCount       int           // transactions from one snapshot to the next, 100 000 if 0
+	SnapCount       int           // transactions from one snapshot to the next, besides one for each node; 100 000 if 0
 	PurgeRetain     int           // snapshots that a purge leaves, 3 if 0
 	PurgeInterval   time.Duration // how often old files are purged; 0: never
 
