@@ -66,11 +66,11 @@ func (l *logFile) put(b []byte) error {
 	if need := l.size + int64(len(b)) + headerSize; need > l.reached {
 		l.reached = (need + preallocated - 1) / preallocated * preallocated
 		if err := l.f.Truncate(l.reached); err != nil {
-			return fmt.Errorf("grow %s to %d bytes: %w", l.f.Name(), l.reached, err)
+			return fmt.Errorf("grow a log to %d bytes: %w", l.reached, err)
 		}
 	}
 	if _, err := l.f.WriteAt(b, l.size); err != nil {
-		return fmt.Errorf("write %s: %w; make room on the disk, then start again", l.f.Name(), err)
+		return fmt.Errorf("append to the log: %w; make room on the disk, then start again", err)
 	}
 	l.size += int64(len(b))
 	return nil
@@ -91,7 +91,7 @@ func (l *logFile) close(sync bool) error {
 		err = cerr
 	}
 	if err != nil {
-		return fmt.Errorf("end %s: %w", f.Name(), err)
+		return fmt.Errorf("end a log: %w", err)
 	}
 	return nil
 }

@@ -5,12 +5,14 @@ import (
 	cmp64 "cmp"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/zkcontroller/zkcontroller/internal/real"
+	"github.com/zkcontroller/zkcontroller/zkserver"
 	"github.com/zkcontroller/zkcontroller/zkserver/zkfiles"
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
@@ -40,7 +43,7 @@ func TestApache(t *testing.T) {
 		t.Run(a.keep, func(t *testing.T) {
 			theirs := t.TempDir()
 			z := start(t, theirs, a.set, "")
-			script(t, z)
+			script(t, z.Addr())
 			want := dump(t, z.Addr())
 			served := lastZxid(t, z)
 			z.Kill()
@@ -58,7 +61,7 @@ func TestApache(t *testing.T) {
 			z = start(t, ours, a.set, a.compression)
 			want = dump(t, z.Addr())
 			equal(t, "what we wrote", want, m.String())
-			more(t, z)
+			more(t, z.Addr())
 			want = dump(t, z.Addr())
 			served = lastZxid(t, z)
 			z.Kill()
@@ -71,6 +74,50 @@ func TestApache(t *testing.T) {
 			keep(t, a.keep+"/snapshot", filepath.Join(ours, "data"), want)
 		})
 	}
+}
+
+// TestApacheAfterServer lets our server write, Apache ZooKeeper serve it and
+// write on, and our server serve that.
+func TestApacheAfterServer(t *testing.T) {
+	for _, a := range apaches[:2] { // 3.9.5 and 3.8.0
+		t.Run(a.keep, func(t *testing.T) {
+			dir := t.TempDir()
+			data := filepath.Join(dir, "data")
+			addr, stop := serve(t, data)
+			script(t, addr)
+			want := dump(t, addr)
+			stop()
+			z := start(t, dir, a.set, a.compression)
+			equal(t, "what our server wrote", dump(t, z.Addr()), want)
+			more(t, z.Addr())
+			want = dump(t, z.Addr())
+			z.Kill()
+			addr, stop = serve(t, data)
+			equal(t, "what Apache wrote behind our server", want, dump(t, addr))
+			stop()
+		})
+	}
+}
+
+// serve runs our server on the folder.
+func serve(t *testing.T, data string) (addr string, stop func()) {
+	t.Helper()
+	s, err := zkserver.New(zkserver.Options{DataDir: data, ExtendedTypes: true, SnapCount: 10, MaxSessionTimeout: 10 * time.Minute, FourLetterWords: []string{"*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	stop = sync.OnceFunc(func() {
+		s.Close()
+		<-done
+	})
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
 }
 
 func start(t *testing.T, dir, set, compression string) *real.ZKServer {
@@ -135,9 +182,9 @@ func lastZxid(t *testing.T, z *real.ZKServer) int64 {
 
 // script makes transactions of all kinds. One session is closed, one is left
 // open: its ephemerals stay.
-func script(t *testing.T, z *real.ZKServer) {
+func script(t *testing.T, addr string) {
 	t.Helper()
-	c, other := client(t, z.Addr()), client(t, z.Addr())
+	c, other := client(t, addr), client(t, addr)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -191,9 +238,9 @@ func script(t *testing.T, z *real.ZKServer) {
 }
 
 // more lets Apache write on a tree that we wrote.
-func more(t *testing.T, z *real.ZKServer) {
+func more(t *testing.T, addr string) {
 	t.Helper()
-	c := client(t, z.Addr())
+	c := client(t, addr)
 	for range 3 {
 		if _, err := c.Create("/a/seq-", []byte("more"), zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
