@@ -80,6 +80,9 @@ func serveZooKeeper(ctx context.Context, cfg *zkserver.ZooCfg, log *logrus.Logge
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
+	if os.Getenv("GOGC") == "" { // else it is somebody's wish
+		defer zkserver.TuneGC()()
+	}
 	z, err := startZooKeeper(cfg, log)
 	if err != nil {
 		return err
