@@ -287,6 +287,9 @@ func (c *conn) write() {
 		s.mu.Unlock()
 		_, err := c.nc.Write(buf)
 		s.mu.Lock()
+		if c.sess != nil && len(buf) > readLarge { // who takes so much is alive, also while its pings wait
+			s.touch(c.sess, s.ticks())
+		}
 		s.recycle(buf)
 		if err != nil {
 			s.cut(c)
@@ -340,6 +343,12 @@ func (s *Server) cut(c *conn) {
 	}
 	c.dead, c.closing = true, true
 	s.forget(c)
+	delete(s.conns, c.id)
+	if c.counted {
+		if s.perAddr[c.host]--; s.perAddr[c.host] <= 0 {
+			delete(s.perAddr, c.host)
+		}
+	}
 	c.room.Broadcast()
 	s.resumed.Broadcast()
 	if _, tcp := c.nc.(*net.TCPConn); tcp {
@@ -353,35 +362,32 @@ func (s *Server) cut(c *conn) {
 	}()
 }
 
-// forget takes a connection out of all tables: its watches end with it.
+// forget parts a connection from its watches and its session, which both end
+// with the reading from it.
 func (s *Server) forget(c *conn) {
-	if s.conns[c.id] != c {
-		return
-	}
-	delete(s.conns, c.id)
 	s.tree.DropWatcher(c.id)
-	if c.counted {
-		if s.perAddr[c.host]--; s.perAddr[c.host] <= 0 {
-			delete(s.perAddr, c.host)
-		}
-	}
 	if c.sess != nil && c.sess.conn == c {
 		c.sess.conn = nil
 	}
 	c.sess = nil
 }
 
-// end is the reader's last act: the connection closes once all is sent.
+// end is the reader's last act: the connection closes once all is sent, which
+// must not take the client for ever.
 func (c *conn) end() {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.closing = true
 	s.forget(c)
+	if c.dead {
+		return
+	}
 	if len(c.out) == 0 && !c.writing {
 		s.cut(c)
 		return
 	}
+	c.nc.SetWriteDeadline(time.Now().Add(handshakeTime)) // an error shows at the write
 	s.wake(c)
 }
 

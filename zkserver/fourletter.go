@@ -194,10 +194,18 @@ func (s *Server) conf() string {
 	if logDir == "" {
 		logDir = o.DataDir
 	}
-	return fmt.Sprintf("clientPort=%d\nsecureClientPort=-1\ndataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\ntickTime=%d\nmaxClientCnxns=%d\n"+
+	return fmt.Sprintf("clientPort=%d\nsecureClientPort=%d\ndataDir=%s\ndataDirSize=%d\ndataLogDir=%s\ndataLogSize=%d\ntickTime=%d\nmaxClientCnxns=%d\n"+
 		"minSessionTimeout=%d\nmaxSessionTimeout=%d\nclientPortListenBacklog=-1\nserverId=0\n",
-		o.ClientPort, versionDir(o.DataDir), dirSize(o.DataDir), versionDir(logDir), dirSize(logDir), o.TickTime.Milliseconds(), o.MaxClientCnxns,
+		port(o.ClientPort), port(o.SecureClientPort), versionDir(o.DataDir), dirSize(o.DataDir), versionDir(logDir), dirSize(logDir), o.TickTime.Milliseconds(), o.MaxClientCnxns,
 		o.MinSessionTimeout.Milliseconds(), o.MaxSessionTimeout.Milliseconds())
+}
+
+// port is how Apache shows a port: -1 is none.
+func port(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // envi tells of the process. What it cannot find out is empty.

@@ -36,7 +36,7 @@ type Options struct {
 	Clock Clock              // nil: the real one
 	Log   logrus.FieldLogger // nil: none
 
-	ClientPort int // what conf tells; Serve listens where it is told to
+	ClientPort, SecureClientPort int // what conf tells, 0: none; Serve listens where it is told to
 }
 
 // withDefaults fills in what is not set.

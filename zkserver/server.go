@@ -150,7 +150,8 @@ func (s *Server) begin() error {
 func (s *Server) every(d time.Duration, f func()) {
 	i := len(s.stopTimers)
 	s.stopTimers = append(s.stopTimers, nil)
-	next := s.o.Clock.Now()
+	// In step with the ticks that sessions are filed by.
+	next := s.began.Add(s.o.Clock.Now().Sub(s.began).Truncate(d))
 	var run func()
 	arm := func() {
 		next = next.Add(d)
@@ -192,8 +193,13 @@ func (s *Server) Serve(l net.Listener) error {
 	s.lists[l] = struct{}{}
 	s.wg.Add(1)
 	s.mu.Unlock()
-	defer s.wg.Done()
-	defer l.Close()
+	defer func() {
+		l.Close()
+		s.mu.Lock()
+		delete(s.lists, l)
+		s.mu.Unlock()
+		s.wg.Done()
+	}()
 	wait := time.Duration(0)
 	for {
 		nc, err := l.Accept()

@@ -297,6 +297,27 @@ func TestAnswersNotTakenStopTheReading(t *testing.T) {
 	}
 }
 
+// TestCloseDoesNotWaitForAClient: one that has said all and takes nothing.
+func TestCloseDoesNotWaitForAClient(t *testing.T) {
+	s := serverFor(t, Options{Clock: NewManualClock()})
+	c := dial(t, s, 10*time.Second)
+	c.create("/n", strings.Repeat("x", 1<<20-100), 0)
+	for range 3 {
+		c.write(c.request(zkwire.OpGetData, pathBody("/n")))
+	}
+	c.nc.(*pipeEnd).out.closeWriter()
+	for stuck := false; !stuck; { // until its answers wait for it
+		s.Look(func(*Tree) {
+			for _, o := range s.conns {
+				stuck = o.writing
+			}
+		})
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // listen serves on a port of this machine.
 func listen(t *testing.T, s *Server) string {
 	t.Helper()

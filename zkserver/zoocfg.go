@@ -109,6 +109,7 @@ func (s *settings) config() (*ZooCfg, error) {
 		if err != nil {
 			cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("the secure client port %d stays shut: %v", securePort, err))
 		} else {
+			o.SecureClientPort = securePort
 			cfg.SecureAddr, cfg.TLS = net.JoinHostPort(secureHost, strconv.Itoa(securePort)), conf
 		}
 	}
