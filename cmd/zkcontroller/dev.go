@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
 	"github.com/zkcontroller/zkcontroller/zkserver"
 )
 
@@ -145,7 +147,7 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 	if len(command) > 0 {
 		out = cmd.ErrOrStderr() // stdout is the command's
 	}
-	d.tell(out, zk.address(), cluster, len(command) > 0)
+	d.tell(out, zk, cluster, len(command) > 0)
 	if err := d.prepare(ctx, cluster); err != nil {
 		if len(command) > 0 {
 			return err
@@ -193,8 +195,8 @@ func (d *dev) prepare(ctx context.Context, c *assembly.Cluster) error {
 }
 
 // tell says where everything is, and what can be done with it.
-func (d *dev) tell(w io.Writer, zk string, c *assembly.Cluster, brief bool) {
-	bootstrap := c.Bootstrap()
+func (d *dev) tell(w io.Writer, server *zookeeper, c *assembly.Cluster, brief bool) {
+	zk, bootstrap := server.address(), c.Bootstrap()
 	fmt.Fprintf(w, "ZooKeeper   %s\nBrokers     %s\nController  %s\nFaults      %s (also /metrics)\n", zk, strings.Join(bootstrap, ","), c.Controller(), c.Admin())
 	if brief {
 		return
@@ -202,7 +204,7 @@ func (d *dev) tell(w io.Writer, zk string, c *assembly.Cluster, brief bool) {
 	me := invocation()
 	fmt.Fprintf(w, "\nTry in another terminal:\n")
 	for _, line := range []string{
-		"topics create --bootstrap-server " + bootstrap[0] + fmt.Sprintf(" --topic orders --partitions 3 --replication-factor %d", min(2, d.brokers)),
+		"topics create --bootstrap-server " + bootstrap[0] + fmt.Sprintf(" --topic %s --partitions 3 --replication-factor %d", d.freeName(server.server), min(2, d.brokers)),
 		"topics describe --zookeeper " + zk,
 		"status --watch --zookeeper " + zk,
 		fmt.Sprintf("broker fault --admin %s --broker %d --op kill", c.Admin(), min(2, d.brokers)),
@@ -215,6 +217,21 @@ func (d *dev) tell(w io.Writer, zk string, c *assembly.Cluster, brief bool) {
 		kept = "the znodes stay in " + d.dataDir
 	}
 	fmt.Fprintf(w, "Ctrl-C ends all of it; %s.\n\n", kept)
+}
+
+// freeName is a topic's that neither is there nor was asked for.
+func (d *dev) freeName(server *zkserver.Server) string {
+	for n := 1; ; n++ {
+		name := "orders"
+		if n > 1 {
+			name += strconv.Itoa(n)
+		}
+		code := zkserver.OK
+		server.Look(func(t *zkserver.Tree) { _, code = t.Exists(zkserver.Who{}, zkpaths.TopicPath(name)) })
+		if code != zkserver.OK && !slices.ContainsFunc(d.topics, func(t assembly.Topic) bool { return t.Name == name }) {
+			return name
+		}
+	}
 }
 
 // invocation is how this program was called, as far as it can be called so again.

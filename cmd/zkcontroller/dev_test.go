@@ -161,7 +161,7 @@ func runDev(t *testing.T, args ...string) (lines *bufio.Scanner, end func() erro
 // Addresses are told at once, every command that is shown works as it stands,
 // and an interruption is its good end.
 func TestDev(t *testing.T) {
-	lines, end := runDev(t, "--brokers", "2")
+	lines, end := runDev(t, "--brokers", "2", "--topic", "orders:1:2")
 	ours := regexp.MustCompile(`(topics|status|broker) .*--.*`)
 	var shown []string
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "Ready in ") {
