@@ -198,7 +198,9 @@ func (l *Log) recover(s *segment, seen *epochCache) (torn bool, err error) {
 		}
 		s.note(b, pos)
 		next = b.LastOffset() + 1
-		l.producers.note(b)
+		if b.LastOffset() >= l.opts.LogStartOffset {
+			l.producers.note(b)
+		}
 		if b.LeaderEpoch() > seen.latest() {
 			seen.assign(b.LeaderEpoch(), b.BaseOffset())
 		}

@@ -211,12 +211,12 @@ func (l *Log) active(batches []byte) (*segment, error) {
 		if fits {
 			return s, nil
 		}
-		return l.roll(first)
+		return l.roll(l.end)
 	}
 	if s != nil && s.room(len(batches)) && first-s.base < math.MaxInt32 {
 		return s, nil
 	}
-	c := newSegment("", first)
+	c := newSegment("", l.end)
 	c.mem = make([]byte, 0, chunkFor(s, len(batches), int(min(limit, chunkSize))))
 	l.segments = append(l.segments, c)
 	return c, nil
