@@ -280,11 +280,9 @@ func (c *Coordinator) handleOffsetDelete(now time.Time, r Request, req *kmsg.Off
 			}
 		}
 	}
-	if len(known) > 0 {
-		if code := c.deleteOffsets(now, req.Group, known, codes); code != kafka.NoError {
-			resp.ErrorCode = int16(code)
-			return
-		}
+	if code := c.deleteOffsets(now, req.Group, known, codes); code != kafka.NoError {
+		resp.ErrorCode = int16(code)
+		return
 	}
 	for _, t := range req.Topics {
 		topic := kmsg.OffsetDeleteResponseTopic{Topic: t.Topic}
