@@ -53,9 +53,28 @@ func (s *Server) recoverFrom(store *zkfiles.Store) error {
 		s.log.WithField("paths", gone).Warn("ephemeral nodes whose session had ended were removed")
 	}
 	if store.NeedsSnapshot() {
-		return s.snapshot()
+		s.firstSnapshot()
 	}
 	return nil
+}
+
+// firstSnapshot writes the snapshot without which Apache would refuse the
+// logs. No client gets a session, and so nothing gets into a log, before it is
+// there; but the server starts meanwhile, since a disk may take its time.
+func (s *Server) firstSnapshot() {
+	s.snap.first, s.snap.running = true, true
+	s.wg.Add(1)
+	go func() {
+		defer s.wg.Done()
+		err := s.snapshot()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.snap.first, s.snap.running = false, false
+		if err != nil {
+			s.fail(err)
+		}
+		s.resumed.Broadcast()
+	}()
 }
 
 // recovery makes a tree of what the files hold.
@@ -111,6 +130,7 @@ func (r *recovery) Txn(t *zkwire.Txn) error {
 type snap struct {
 	since   int // transactions since the newest one
 	running bool
+	first   bool // the one under way is what requests wait for
 }
 
 // maybeSnapshot begins a snapshot if there were enough transactions since the

@@ -167,7 +167,7 @@ func (s *Server) every(d time.Duration, f func()) {
 		if s.closed {
 			return
 		}
-		if !s.paused {
+		if !s.paused && !s.snap.first {
 			f()
 			s.settle(nil)
 		}
