@@ -262,7 +262,10 @@ func (p *pair) reopen(t *rapid.T) {
 		t.Fatalf("opened with end %d, want %d or %d", got, end, p.n.end)
 	}
 	p.n.end = l.LogEndOffset()
-	p.n.high = min(p.n.high, p.n.end)
+	if start := l.LogStartOffset(); start > p.n.start && len(p.n.read(p.n.start, 1<<30, 1<<62, true)) == 0 {
+		p.n.start = start // nothing lay between
+	}
+	p.n.high = max(p.n.start, min(p.n.high, p.n.end))
 	p.n.known = map[int64][]naiveBatch{}
 	for _, b := range p.n.batches {
 		if b.last >= p.n.start {

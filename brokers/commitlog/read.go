@@ -138,12 +138,29 @@ func (s *segment) largest(start int64) (ms, at int64, err error) {
 		return s.maxTimestamp, s.maxAt, nil
 	}
 	ms = -1
-	err = s.walk(s.before(start), false, func(_ int64, b Batch) bool {
-		if t := b.MaxTimestamp(); b.LastOffset() >= start && t > ms {
+	var unread error
+	err = s.walk(s.before(start), true, func(_ int64, b Batch) bool {
+		t := b.MaxTimestamp()
+		if b.LastOffset() < start {
+			return true
+		}
+		if b.BaseOffset() < start && !b.LogAppendTime() { // its header counts records that are gone
+			t = -1
+			unread = b.each(nil, DefaultMaxDecompressed, func(r *raw) error {
+				if b.BaseOffset()+int64(r.offsetDelta) >= start {
+					t = max(t, b.timestamp(r))
+				}
+				return nil
+			})
+		}
+		if t > ms {
 			ms, at = t, b.BaseOffset()
 		}
-		return true
+		return unread == nil
 	})
+	if err == nil {
+		err = unread
+	}
 	return ms, at, err
 }
 
