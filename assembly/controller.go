@@ -45,9 +45,8 @@ func Defaults(id kafka.BrokerID, version kafka.ProtocolVersion) controller.Optio
 // Controller is one controller with its ports and its ZooKeeper session.
 type Controller struct {
 	process
-	ports []*endpoint.Endpoint
-	ends  []func()
-	once  sync.Once
+	ends []func()
+	once sync.Once
 }
 
 // NewController opens the ports and a session, and serves; Run takes part in

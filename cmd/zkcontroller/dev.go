@@ -160,6 +160,8 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 	}
 	select {
 	case <-ctx.Done():
+	case err := <-zk.failed:
+		return err
 	case <-cluster.Done():
 		return errors.Join(errors.New("no broker lives any more"), cluster.Err())
 	}

@@ -55,8 +55,19 @@ func TestSignalDesk(t *testing.T) {
 	}
 }
 
+// installed is this test's own binary under the command's name (testscript.Main
+// has put it into the PATH).
+func installed(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("zkcontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // built is the command as people have it: a test's own binary starts slower.
-func built(b testing.TB) string {
+func built(b *testing.B) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "zkcontroller")
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
@@ -207,7 +218,7 @@ func (w *watchedWriter) Write(p []byte) (int, error) {
 // again, also when the run before was killed.
 func TestDevKeepsZnodes(t *testing.T) {
 	dir := t.TempDir()
-	path := built(t)
+	path := installed(t)
 	for n := range 3 {
 		script := `zkcontroller topics list; zkcontroller status --watch=false -o json`
 		args := []string{"dev", "--data-dir", dir, "--topic", "orders:3:2", "--", "sh", "-c", strings.ReplaceAll(script, "zkcontroller", path) + ` | tr -d ' \n'`}
@@ -232,7 +243,7 @@ func TestDevKeepsZnodes(t *testing.T) {
 
 // The command's status, environment and signals are those of the command.
 func TestDevCommand(t *testing.T) {
-	path := built(t)
+	path := installed(t)
 	for _, tc := range []struct {
 		what string
 		args []string
@@ -289,7 +300,7 @@ func TestDevRefuses(t *testing.T) {
 // A zoo.cfg with keys that nobody knows, settings of SERVER_JVMFLAGS, a clean
 // end, and the data found again by the next one, also after a kill.
 func TestZooKeeperCommand(t *testing.T) {
-	path := built(t)
+	path := installed(t)
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -338,6 +349,34 @@ func TestZooKeeperCommand(t *testing.T) {
 		}
 		if !strings.Contains(said.String(), "admin.enableServer") || !strings.Contains(said.String(), "loopback alone") {
 			t.Errorf("it said: %s", said.String())
+		}
+	}
+}
+
+// A folder that another server holds, and words that mean nothing.
+func TestZooKeeperRefuses(t *testing.T) {
+	dir := t.TempDir()
+	zktest.StartZooKeeper(t, zktest.DataDir(dir))
+	cfg := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(cfg, []byte("tickTime=soon\nclientPort=1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args, want string
+		code       int
+	}{
+		{"--listen 127.0.0.1:0 --data-dir " + dir, "in use", 4},
+		{cfg, "tickTime", 2},
+		{"/does/not/exist.cfg", "no such file", 2},
+		{"", "ZOO.CFG or --listen", 2},
+		{cfg + " --listen 2181", "ZOO.CFG or --listen", 2},
+		{cfg + " --data-dir x", "goes with --listen", 2},
+		{"--listen nowhere.invalid:1", "an address of this machine", 1},
+		{"--listen a:b:c", "HOST:PORT", 2},
+	} {
+		err := run(t.Context(), append([]string{"zookeeper"}, strings.Fields(tc.args)...), io.Discard)
+		if err == nil || exitCode(err) != tc.code || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v (exit code %d); want %q and %d", tc.args, err, exitCode(err), tc.want, tc.code)
 		}
 	}
 }

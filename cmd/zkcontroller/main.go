@@ -17,6 +17,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
+	"github.com/zkcontroller/zkcontroller/zkserver/zkfiles"
 )
 
 func main() {
@@ -98,12 +99,13 @@ func exitCode(err error) int {
 		}
 	}
 	var bad *config.ValueError
+	var locked *zkfiles.LockedError
 	var network net.Error
 	var answer kafka.ErrorCode
 	switch {
 	case errors.As(err, &bad):
 		return 2
-	case errors.Is(err, zkpaths.ErrControllerMoved), errors.Is(err, zkpaths.ErrFenceLost):
+	case errors.Is(err, zkpaths.ErrControllerMoved), errors.Is(err, zkpaths.ErrFenceLost), errors.As(err, &locked):
 		return 4
 	case errors.As(err, &answer) && answer == kafka.NotController:
 		return 4

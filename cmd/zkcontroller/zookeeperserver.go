@@ -98,44 +98,54 @@ func serveZooKeeper(ctx context.Context, cfg *zkserver.ZooCfg, log *logrus.Logge
 // listenZooKeeper opens the ports of a configuration, the plain one first.
 func listenZooKeeper(cfg *zkserver.ZooCfg, log *logrus.Logger) ([]net.Listener, error) {
 	var open []net.Listener
-	add := func(address string, conf *tls.Config) error {
-		l, err := net.Listen("tcp", address)
+	for _, p := range []struct {
+		address, key string
+		conf         *tls.Config
+	}{{cfg.ClientAddr, "clientPortAddress", nil}, {cfg.SecureAddr, "secureClientPortAddress", cfg.TLS}} {
+		if p.address == "" {
+			continue
+		}
+		ls, err := listenAddress(p.address, p.key, cfg.Options.ClientPort != 0 || p.conf != nil, log)
 		if err != nil {
-			for _, o := range open {
-				o.Close()
+			for _, l := range open {
+				l.Close()
 			}
-			return withCode(1, fmt.Errorf("open %s: %w; %s", address, err, portRemedy(err)))
+			return nil, withCode(1, fmt.Errorf("open %s: %w; %s", p.address, err, portRemedy(err)))
 		}
-		if conf != nil {
-			l = tls.NewListener(l, conf)
-		} else if a := l.Addr().(*net.TCPAddr); !a.IP.IsLoopback() {
-			log.WithField("address", l.Addr().String()).Warn("whoever reaches this port can read and write everything that no ACL guards; listen on 127.0.0.1 unless others need it")
-		}
-		open = append(open, l)
-		return nil
-	}
-	if cfg.ClientAddr != "" {
-		host, port, _ := net.SplitHostPort(cfg.ClientAddr) // it was joined
-		address := cfg.ClientAddr
-		if host == "" && cfg.Options.ClientPort != 0 {
-			address = net.JoinHostPort("127.0.0.1", port)
-			log.WithField("port", port).Info("no clientPortAddress is given: listening on loopback alone; clientPortAddress=0.0.0.0 is all interfaces")
-		}
-		if err := add(address, nil); err != nil {
-			return nil, err
-		}
-		if address != cfg.ClientAddr { // clients that know localhost by its other address; a machine may have none
-			if l, err := net.Listen("tcp", net.JoinHostPort("::1", port)); err == nil {
-				open = append(open, l)
+		for _, l := range ls {
+			if p.conf != nil {
+				l = tls.NewListener(l, p.conf)
+			} else if !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
+				log.WithField("address", l.Addr().String()).Warn("whoever reaches this port can read and write everything that no ACL guards; listen on 127.0.0.1 unless others need it")
 			}
-		}
-	}
-	if cfg.SecureAddr != "" {
-		if err := add(cfg.SecureAddr, cfg.TLS); err != nil {
-			return nil, err
+			open = append(open, l)
 		}
 	}
 	return open, nil
+}
+
+// listenAddress opens one address. That of a zoo.cfg that names no host is
+// loopback, by both of its addresses where a machine has them: clients may know
+// it as localhost.
+func listenAddress(address, key string, isFile bool, log *logrus.Logger) ([]net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if host != "" || !isFile {
+		l, err := net.Listen("tcp", address)
+		return []net.Listener{l}, err
+	}
+	log.WithFields(logrus.Fields{"port": port, "key": key}).Info("no address is given: listening on loopback alone; 0.0.0.0 is all interfaces")
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return nil, err
+	}
+	ls := []net.Listener{l}
+	if l, err := net.Listen("tcp", net.JoinHostPort("::1", port)); err == nil {
+		ls = append(ls, l)
+	}
+	return ls, nil
 }
 
 func portRemedy(err error) string {
