@@ -8,54 +8,63 @@ type ErrorCode int16
 
 // The codes this project answers or understands.
 const (
-	UnknownServerError          ErrorCode = -1
-	NoError                     ErrorCode = 0
-	UnknownTopicOrPartition     ErrorCode = 3
-	LeaderNotAvailable          ErrorCode = 5
-	NotLeaderOrFollower         ErrorCode = 6
-	RequestTimedOut             ErrorCode = 7
-	BrokerNotAvailable          ErrorCode = 8
-	ReplicaNotAvailable         ErrorCode = 9
-	StaleControllerEpoch        ErrorCode = 11
-	NetworkException            ErrorCode = 13
-	CoordinatorLoadInProgress   ErrorCode = 14
-	CoordinatorNotAvailable     ErrorCode = 15
-	NotCoordinator              ErrorCode = 16
-	InvalidTopicException       ErrorCode = 17
-	TopicAuthorizationFailed    ErrorCode = 29
-	ClusterAuthorizationFailed  ErrorCode = 31
-	UnsupportedVersion          ErrorCode = 35
-	TopicAlreadyExists          ErrorCode = 36
-	InvalidPartitions           ErrorCode = 37
-	InvalidReplicationFactor    ErrorCode = 38
-	InvalidReplicaAssignment    ErrorCode = 39
-	InvalidConfig               ErrorCode = 40
-	NotController               ErrorCode = 41
-	InvalidRequest              ErrorCode = 42
-	PolicyViolation             ErrorCode = 44
-	OperationNotAttempted       ErrorCode = 55
-	KafkaStorageError           ErrorCode = 56
-	ReassignmentInProgress      ErrorCode = 60
-	ListenerNotFound            ErrorCode = 72
-	TopicDeletionDisabled       ErrorCode = 73
-	FencedLeaderEpoch           ErrorCode = 74
-	StaleBrokerEpoch            ErrorCode = 77
-	PreferredLeaderNotAvailable ErrorCode = 80
-	EligibleLeadersNotAvailable ErrorCode = 83
-	ElectionNotNeeded           ErrorCode = 84
-	NoReassignmentInProgress    ErrorCode = 85
-	InvalidUpdateVersion        ErrorCode = 95
-	FeatureUpdateFailed         ErrorCode = 96
-	UnknownTopicID              ErrorCode = 100
-	BrokerIDNotRegistered       ErrorCode = 102
-	InconsistentTopicID         ErrorCode = 103
-	IneligibleReplica           ErrorCode = 107
-	NewLeaderElected            ErrorCode = 108
-	MismatchedEndpointType      ErrorCode = 114
+	UnknownServerError           ErrorCode = -1
+	NoError                      ErrorCode = 0
+	OffsetOutOfRange             ErrorCode = 1
+	CorruptMessage               ErrorCode = 2
+	UnknownTopicOrPartition      ErrorCode = 3
+	LeaderNotAvailable           ErrorCode = 5
+	NotLeaderOrFollower          ErrorCode = 6
+	RequestTimedOut              ErrorCode = 7
+	BrokerNotAvailable           ErrorCode = 8
+	ReplicaNotAvailable          ErrorCode = 9
+	StaleControllerEpoch         ErrorCode = 11
+	NetworkException             ErrorCode = 13
+	CoordinatorLoadInProgress    ErrorCode = 14
+	CoordinatorNotAvailable      ErrorCode = 15
+	NotCoordinator               ErrorCode = 16
+	InvalidTopicException        ErrorCode = 17
+	NotEnoughReplicas            ErrorCode = 19
+	NotEnoughReplicasAfterAppend ErrorCode = 20
+	InvalidRequiredAcks          ErrorCode = 21
+	TopicAuthorizationFailed     ErrorCode = 29
+	ClusterAuthorizationFailed   ErrorCode = 31
+	UnsupportedVersion           ErrorCode = 35
+	TopicAlreadyExists           ErrorCode = 36
+	InvalidPartitions            ErrorCode = 37
+	InvalidReplicationFactor     ErrorCode = 38
+	InvalidReplicaAssignment     ErrorCode = 39
+	InvalidConfig                ErrorCode = 40
+	NotController                ErrorCode = 41
+	InvalidRequest               ErrorCode = 42
+	PolicyViolation              ErrorCode = 44
+	OperationNotAttempted        ErrorCode = 55
+	KafkaStorageError            ErrorCode = 56
+	ReassignmentInProgress       ErrorCode = 60
+	ListenerNotFound             ErrorCode = 72
+	TopicDeletionDisabled        ErrorCode = 73
+	FencedLeaderEpoch            ErrorCode = 74
+	UnknownLeaderEpoch           ErrorCode = 75
+	StaleBrokerEpoch             ErrorCode = 77
+	OffsetNotAvailable           ErrorCode = 78
+	PreferredLeaderNotAvailable  ErrorCode = 80
+	EligibleLeadersNotAvailable  ErrorCode = 83
+	ElectionNotNeeded            ErrorCode = 84
+	NoReassignmentInProgress     ErrorCode = 85
+	InvalidUpdateVersion         ErrorCode = 95
+	FeatureUpdateFailed          ErrorCode = 96
+	UnknownTopicID               ErrorCode = 100
+	BrokerIDNotRegistered        ErrorCode = 102
+	InconsistentTopicID          ErrorCode = 103
+	IneligibleReplica            ErrorCode = 107
+	NewLeaderElected             ErrorCode = 108
+	MismatchedEndpointType       ErrorCode = 114
 )
 
 var errorNames = map[ErrorCode]string{
-	UnknownServerError: "UNKNOWN_SERVER_ERROR", NoError: "NONE", UnknownTopicOrPartition: "UNKNOWN_TOPIC_OR_PARTITION",
+	UnknownServerError: "UNKNOWN_SERVER_ERROR", NoError: "NONE", OffsetOutOfRange: "OFFSET_OUT_OF_RANGE", CorruptMessage: "CORRUPT_MESSAGE",
+	NotEnoughReplicas: "NOT_ENOUGH_REPLICAS", NotEnoughReplicasAfterAppend: "NOT_ENOUGH_REPLICAS_AFTER_APPEND", InvalidRequiredAcks: "INVALID_REQUIRED_ACKS",
+	UnknownLeaderEpoch: "UNKNOWN_LEADER_EPOCH", OffsetNotAvailable: "OFFSET_NOT_AVAILABLE", UnknownTopicOrPartition: "UNKNOWN_TOPIC_OR_PARTITION",
 	LeaderNotAvailable: "LEADER_NOT_AVAILABLE", NotLeaderOrFollower: "NOT_LEADER_OR_FOLLOWER", RequestTimedOut: "REQUEST_TIMED_OUT",
 	BrokerNotAvailable: "BROKER_NOT_AVAILABLE", ReplicaNotAvailable: "REPLICA_NOT_AVAILABLE", StaleControllerEpoch: "STALE_CONTROLLER_EPOCH",
 	NetworkException: "NETWORK_EXCEPTION", CoordinatorLoadInProgress: "COORDINATOR_LOAD_IN_PROGRESS",
