@@ -12,7 +12,7 @@ import (
 // collected. A percentage alone makes small heaps collect all the time and
 // large ones take twice their size.
 func gcRoom(live uint64) uint64 {
-	const small, large = 32 << 20, 64 << 20
+	const small, large = 12 << 20, 64 << 20
 	return min(max(live/4, small), large)
 }
 
