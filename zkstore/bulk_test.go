@@ -237,10 +237,10 @@ func TestUnimplemented(t *testing.T) {
 // TestBulkLapses: if the bulk connection stays away for a session time-out, its
 // watches are told as changed, so that they are read and armed anew elsewhere.
 func TestBulkLapses(t *testing.T) {
-	z := real.ZooKeeper(t, real.WithTick(100*time.Millisecond))
+	z := real.ZooKeeper(t, real.WithTick(50*time.Millisecond))
 	p := newTamper(t, z.Addr())
 	box := newInbox()
-	s := open(t, zkstore.Options{Servers: []string{p.addr()}, SessionTimeout: 2 * time.Second}, box.notify)
+	s := open(t, zkstore.Options{Servers: []string{p.addr()}, SessionTimeout: time.Second}, box.notify)
 	paths := grow(t, s, 30)
 	read(t, s, append(gets(paths, true), watched(zkpaths.Exists, "/n/none"), watched(zkpaths.GetChildren, "/n"))...)
 	p.mu.Lock()

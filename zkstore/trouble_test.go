@@ -101,11 +101,11 @@ func TestNothingLost(t *testing.T) {
 // TestExpiry: cut off for longer than its time-out, the session is over for its
 // owner before or when it is for the server, and nothing is written any more.
 func TestExpiry(t *testing.T) {
-	z := real.ZooKeeper(t, real.WithTick(100*time.Millisecond))
+	z := real.ZooKeeper(t, real.WithTick(50*time.Millisecond))
 	p := real.NewProxy(t, z.Addr())
 	other := open(t, zkstore.Options{Servers: []string{z.Addr()}}, nil)
-	s := open(t, zkstore.Options{Servers: []string{p.Addr()}, SessionTimeout: 2 * time.Second}, nil)
-	if s.Timeout() != 2*time.Second {
+	s := open(t, zkstore.Options{Servers: []string{p.Addr()}, SessionTimeout: 500 * time.Millisecond}, nil)
+	if s.Timeout() != 500*time.Millisecond {
 		t.Fatalf("granted %s", s.Timeout())
 	}
 	mustApply(t, s, zkpaths.Unfenced, zkpaths.Write{Op: zkpaths.CreateEphemeral, Path: "/mine"})

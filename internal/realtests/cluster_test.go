@@ -126,18 +126,32 @@ func TestEnsembleFailover(t *testing.T) {
 // ZooKeeper is cut off for longer than the sessions live: controller and
 // brokers are made anew, with the next epochs, and work goes on.
 func TestSessionsExpire(t *testing.T) {
-	requireDocker(t)
-	z := startZooKeeper(t, nil, serving())
-	zk := z.addr + "/kafka"
-	a := startController(t, zk, 1000)
+	t.Run("of a container off its network", func(t *testing.T) {
+		requireDocker(t)
+		z := startZooKeeper(t, nil, serving())
+		sessionsExpire(t, z.addr, z.addr, func() (heal func()) { return z.cut(t) })
+	})
+	t.Run("behind a proxy", func(t *testing.T) {
+		z := real.ZooKeeper(t)
+		p := real.NewProxy(t, z.Addr())
+		sessionsExpire(t, p.Addr(), z.Addr(), func() (heal func()) { p.Cut(); return p.Restore })
+	})
+}
+
+// sessionsExpire has controller and brokers connect to one address, that can be
+// cut off, and looks through another.
+func sessionsExpire(t *testing.T, to, lookAt string, cut func() (heal func())) {
+	t.Helper()
+	zk := lookAt + "/kafka"
+	a := startController(t, to+"/kafka", 1000)
 	await(t, "controller elected", func() bool { s, ok := statusOf(t, zk); return ok && s.controlledBy(1000) })
-	brokers := startEmulated(t, zk)
+	brokers := startEmulated(t, to+"/kafka")
 	await(t, "brokers registered", func() bool { s, ok := statusOf(t, zk); return ok && s.has(1, 2, 3) })
 	must(t, "topics", "create", "--zookeeper", zk, "--topic", "t", "--partitions", "6", "--replication-factor", "2")
 	await(t, "all led", func() bool { s, ok := statusOf(t, zk); return ok && s.Partitions == 6 && s.healthy() })
 	before, _ := statusOf(t, zk)
 
-	heal := z.cut(t)
+	heal := cut()
 	// The sessions end on the server's clock; the controller knows by its own.
 	await(t, "the controller resigned by itself", func() bool { return contains(a, "session expired") })
 	heal()
@@ -153,6 +167,48 @@ func TestSessionsExpire(t *testing.T) {
 	}
 	must(t, "topics", "create", "--zookeeper", zk, "--topic", "u", "--partitions", "2", "--replication-factor", "3")
 	await(t, "a new topic is led", func() bool { s, ok := statusOf(t, zk); return ok && s.Partitions == 8 && s.healthy() })
+	brokers.leave(10 * time.Second)
+	a.leave(5 * time.Second)
+}
+
+// The embedded server is told that sessions are over, whenever one likes: the
+// controller hears it from the server, and is elected anew at once, ten times.
+func TestSessionsEnded(t *testing.T) {
+	z := real.ZooKeeper(t, real.On(real.Embedded))
+	zk := z.Addr() + "/kafka"
+	a := startController(t, zk, 1000)
+	brokers := startEmulated(t, zk)
+	all := func() (status, bool) {
+		s, ok := statusOf(t, zk)
+		return s, ok && s.controlledBy(1000) && s.has(1, 2, 3) && s.healthy()
+	}
+	await(t, "controller elected, brokers registered", func() bool { _, ok := all(); return ok })
+	must(t, "topics", "create", "--zookeeper", zk, "--topic", "t", "--partitions", "6", "--replication-factor", "2")
+	await(t, "all led", func() bool { s, ok := all(); return ok && s.Partitions == 6 })
+	for i := range 10 {
+		before, _ := statusOf(t, zk)
+		for _, s := range z.Embedded.Sessions() {
+			if i%2 == 0 || len(s.Ephemerals) == 1 { // all, or one at a time
+				z.Embedded.Expire(s.ID)
+			}
+			if i%2 == 1 && len(s.Ephemerals) == 1 {
+				break
+			}
+		}
+		await(t, "all are there again, with later epochs", func() bool {
+			s, ok := all()
+			if !ok || len(s.Brokers) != 3 {
+				return false
+			}
+			later := *s.Epoch - *before.Epoch
+			for i := range s.Brokers {
+				if s.Brokers[i].Epoch > before.Brokers[i].Epoch {
+					later++
+				}
+			}
+			return later >= 1 && (i%2 == 1 || later >= 4)
+		})
+	}
 	brokers.leave(10 * time.Second)
 	a.leave(5 * time.Second)
 }

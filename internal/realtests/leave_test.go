@@ -15,6 +15,7 @@ import (
 // session fresh, suspect, over, or not there yet.
 func TestLeavingAPausedZooKeeper(t *testing.T) {
 	z := real.ZooKeeper(t)
+	t.Setenv("ZKC_ZOOKEEPER_SESSION_TIMEOUT_MS", "3000") // so that it is over soon
 	run := func() *child {
 		return start(t, "controller", binary, "run", "--zookeeper", z.Addr(), "--broker-id", "1000", "--inter-broker-protocol-version", "2.4")
 	}
