@@ -40,4 +40,13 @@
 // and 55 MB after the sets. Collections being so cheap, a server does well to
 // give the heap about 32 MB of headroom or a tenth of what lives, whichever is
 // more: GOGC = max(10, 100 * 32 MB / live heap).
+//
+// Server serves a Tree over sockets or in memory, as one Apache ZooKeeper 3.9.5
+// standalone server would (spec/zookeeper.md §4, §8). What always holds: all
+// requests and notices have one order, and a connection hears of a change
+// before it can see it; with a DataDir nothing that shows a state is sent
+// before the state is on disk, reads included; nobody writes to a socket while
+// holding the lock, so a slow client stalls itself alone. The trap: write,
+// wake and settle give up the lock on the way, so nothing that was read under
+// it before they are called may be believed after.
 package zkserver

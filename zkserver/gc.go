@@ -13,7 +13,7 @@ import (
 // large ones take twice their size.
 func gcRoom(live uint64) uint64 {
 	const small, large = 12 << 20, 64 << 20
-	return min(max(live/4, small), large)
+	return min(max(live/8, small), large)
 }
 
 // TuneGC lets the garbage collector of this process run by a room in bytes

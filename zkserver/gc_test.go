@@ -7,7 +7,7 @@ import (
 )
 
 func TestTuneGC(t *testing.T) {
-	for _, c := range []struct{ live, want uint64 }{{1 << 20, 12 << 20}, {100 << 20, 25 << 20}, {1 << 30, 64 << 20}} {
+	for _, c := range []struct{ live, want uint64 }{{1 << 20, 12 << 20}, {200 << 20, 25 << 20}, {1 << 30, 64 << 20}} {
 		if got := gcRoom(c.live); got != c.want {
 			t.Errorf("room beside %d live bytes: %d, want %d", c.live, got, c.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -538,6 +539,47 @@ func TestFourLetterWordsOutsideOfTheWhitelist(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(got), want) {
 			t.Errorf("%s: %q, %v", word, got, err)
 		}
+	}
+}
+
+// scarce is a listener for which there is no file at first.
+type scarce struct {
+	left   int
+	conns  chan net.Conn
+	closed sync.Once
+}
+
+func (l *scarce) Accept() (net.Conn, error) {
+	if l.left--; l.left >= 0 {
+		return nil, syscall.EMFILE
+	}
+	if nc, ok := <-l.conns; ok {
+		return nc, nil
+	}
+	return nil, net.ErrClosed
+}
+func (l *scarce) Close() error   { l.closed.Do(func() { close(l.conns) }); return nil }
+func (l *scarce) Addr() net.Addr { return pipeAddr{} }
+
+func TestServeOutlivesAFullTableOfFiles(t *testing.T) {
+	log, out := logged()
+	s := serverFor(t, Options{Clock: NewManualClock(), Log: log})
+	client, server := newPipe()
+	l := &scarce{left: 4, conns: make(chan net.Conn, 1)}
+	l.conns <- server
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	c := &rawClient{t: t, nc: client}
+	if !c.connect(zkwire.ConnectRequest{Timeout: 1000, Password: make([]byte, 16)}) {
+		t.Error("no session")
+	}
+	client.Close()
+	if out.count() != 1 || !strings.Contains(out.String(), "cannot be accepted") {
+		t.Errorf("the log: %s", out)
+	}
+	l.Close() // somebody else closes it: that is an error
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve: %v", err)
 	}
 }
 

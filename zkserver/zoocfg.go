@@ -102,6 +102,9 @@ func (s *settings) config() (*ZooCfg, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
+	if n := s.ensemble(); n > 1 {
+		return nil, fmt.Errorf("server.N names %d servers, but this is one server and no ensemble: each of them would keep data of its own. Take Apache ZooKeeper, or leave these lines out", n)
+	}
 	if o.ClientPort != 0 {
 		cfg.ClientAddr = net.JoinHostPort(host, strconv.Itoa(o.ClientPort))
 	}
@@ -126,6 +129,17 @@ func (s *settings) config() (*ZooCfg, error) {
 		return nil, err
 	}
 	return cfg, nil
+}
+
+// ensemble counts the servers of an ensemble.
+func (s *settings) ensemble() int {
+	n := 0
+	for key := range s.values {
+		if strings.HasPrefix(key, "server.") {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *settings) take(key string) string {

@@ -82,13 +82,14 @@ initLimit=5
 
 func TestZooCfgThatCannotBe(t *testing.T) {
 	for text, want := range map[string]string{
-		"clientPort=x":                           `zoo.cfg:1: clientPort is "x": it must be a whole number`,
-		"clientPort=2181\nforceSync=perhaps":     `zoo.cfg:2: forceSync is "perhaps": it must be true or false`,
-		"clientPort=2181\ntickTime=9999999999":   "zoo.cfg:2: tickTime",
-		"clientPort":                             `zoo.cfg:1: "clientPort" has no value`,
-		"tickTime=2000":                          "neither clientPort nor secureClientPort is set",
-		"clientPort=2181\ndataLogDir=/tmp/x":     "dataLogDir is set but dataDir is not",
-		"clientPort=2181\nmaxSessionTimeout=100": "the longest must not be below the shortest",
+		"clientPort=x":                                 `zoo.cfg:1: clientPort is "x": it must be a whole number`,
+		"clientPort=2181\nforceSync=perhaps":           `zoo.cfg:2: forceSync is "perhaps": it must be true or false`,
+		"clientPort=2181\ntickTime=9999999999":         "zoo.cfg:2: tickTime",
+		"clientPort":                                   `zoo.cfg:1: "clientPort" has no value`,
+		"clientPort=1\nserver.1=a:1:2\nserver.2=b:1:2": "server.N names 2 servers",
+		"tickTime=2000":                                "neither clientPort nor secureClientPort is set",
+		"clientPort=2181\ndataLogDir=/tmp/x":           "dataLogDir is set but dataDir is not",
+		"clientPort=2181\nmaxSessionTimeout=100":       "the longest must not be below the shortest",
 	} {
 		_, err := ParseZooCfg(zooCfg(t, text), "")
 		if err == nil || !strings.Contains(err.Error(), want) {
