@@ -114,6 +114,7 @@ func (c *Cluster) run(ctx context.Context) {
 	brokersCtx, c.stopBrokers = context.WithCancel(ctx)
 	go func() {
 		defer close(c.controllerDone)
+		c.awaitRegistrations(controllerCtx)
 		// Run has no errors but those it has told.
 		_ = c.controller.Run(controllerCtx)
 	}()
@@ -121,6 +122,41 @@ func (c *Cluster) run(ctx context.Context) {
 		defer close(c.brokersDone)
 		c.brokersErr = c.brokers.Run(brokersCtx)
 	}()
+}
+
+// registerPatience is how long the controller waits for brokers that do not
+// come; then it begins without them.
+const registerPatience = 2 * time.Second
+
+// awaitRegistrations lets the brokers come first. A controller that was there
+// before them would find the leaders that a server with data remembers dead, and
+// make ISRs smaller for a moment.
+func (c *Cluster) awaitRegistrations(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, registerPatience)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !c.registered() {
+		select {
+		case <-tick.C:
+		case <-c.brokersDone:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// registered tells whether all brokers are.
+func (c *Cluster) registered() bool {
+	all := true
+	c.o.Server.Look(func(t *zkserver.Tree) {
+		for _, b := range c.o.Brokers {
+			_, code := t.Exists(zkserver.Who{}, zkpaths.BrokerPath(b.Broker.ID))
+			all = all && code == zkserver.OK
+		}
+	})
+	return all
 }
 
 // endOldSessions ends what an earlier life of this cluster left in a server that

@@ -207,6 +207,9 @@ func (e *emulated) reopen(tell bool) {
 			}
 			return
 		}
+		if e.ctx.Err() != nil {
+			return
+		}
 		e.log.WithError(err).Warn("no ZooKeeper session yet")
 		select {
 		case <-e.ctx.Done():
