@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"time"
 
@@ -18,12 +19,13 @@ import (
 // peer is the server's side of one connection; its methods run on the
 // connection's goroutine.
 type peer struct {
-	s     *Server
-	nc    net.Conn
-	br    *bufio.Reader
-	in    []byte     // room for a control request's frame
-	out   []byte     // room for an answer
-	watch chan error // set while a goroutine waits for the client's next byte
+	s        *Server
+	nc       net.Conn
+	br       *bufio.Reader
+	in       []byte     // room for a control request's frame
+	out      []byte     // room for an answer
+	reserved int64      // of the server's room, for the present request
+	watch    chan error // set while a goroutine waits for the client's next byte
 }
 
 // header is a request's header.
@@ -82,7 +84,8 @@ func (p *peer) serve(ctx context.Context) {
 
 // one reads, handles and answers one request.
 func (p *peer) one(ctx context.Context) error {
-	frame, err := p.read()
+	frame, err := p.read(ctx)
+	defer p.release()
 	if err != nil {
 		return err
 	}
@@ -137,7 +140,7 @@ func (p *peer) await(ctx context.Context, cancel context.CancelFunc, r *Request)
 
 // read gives the next request's frame. What it cannot be is found out from its
 // first eight bytes, before any more are read.
-func (p *peer) read() ([]byte, error) {
+func (p *peer) read(ctx context.Context) ([]byte, error) {
 	o := &p.s.o
 	var idle time.Time
 	if o.IdleTimeout > 0 {
@@ -169,6 +172,9 @@ func (p *peer) read() ([]byte, error) {
 		return nil, &complaint{"the request is not served here", key, version, nil}
 	}
 	p.br.Discard(4)
+	if err := p.reserve(ctx, size); err != nil {
+		return nil, err
+	}
 	var room []byte
 	if isControl(key) { // its decoding copies
 		room = p.in
@@ -183,6 +189,30 @@ func (p *peer) read() ([]byte, error) {
 		p.in = nil
 	}
 	return frame, nil
+}
+
+// reserve takes the request's share of the memory that all connections have
+// for requests, and waits for it if need be.
+func (p *peer) reserve(ctx context.Context, size int64) error {
+	if p.s.room == nil {
+		return nil
+	}
+	size = min(size, p.s.o.MaxRequestBytes)
+	if !p.s.room.TryAcquire(size) {
+		if err := p.s.room.Acquire(ctx, size); err != nil {
+			return err
+		}
+		p.nc.SetReadDeadline(time.Now().Add(p.s.o.ReadTimeout))
+	}
+	p.reserved = size
+	return nil
+}
+
+func (p *peer) release() {
+	if p.reserved > 0 {
+		p.s.room.Release(p.reserved)
+		p.reserved = 0
+	}
 }
 
 // cut says what an error inside a frame means.
@@ -240,21 +270,52 @@ func (p *peer) write(h header, a answer) error {
 	}
 	out := append(p.out[:0], 0, 0, 0, 0)
 	out = appendInt32(out, h.corr)
+	var inserts []Insert
 	switch {
+	case a.nothing:
+		return nil
 	case a.control != nil:
 		out = endStruct(out, h.version >= flexibleFrom(a.control.Kind))
 		out = AppendResponse(out, a.control, h.version)
 	case a.kafka != nil:
 		out = endStruct(out, a.kafka.IsFlexible() && h.key != keyAPIVersions)
-		out = a.kafka.AppendTo(out)
+		if scattered, ok := a.kafka.(Scattered); ok {
+			out, inserts = scattered.AppendScattered(out)
+		} else {
+			out = a.kafka.AppendTo(out)
+		}
 	default:
 		return errHangup
 	}
-	binary.BigEndian.PutUint32(out, uint32(len(out)-4))
 	p.out = out
+	bufs, size := gather(out, inserts)
+	if size-4 > math.MaxInt32 {
+		return fmt.Errorf("an answer of %d bytes does not fit into a frame", size)
+	}
+	binary.BigEndian.PutUint32(out, uint32(size-4))
 	p.nc.SetWriteDeadline(time.Now().Add(p.s.o.WriteTimeout))
-	if _, err := p.nc.Write(out); err != nil {
+	if _, err := bufs.WriteTo(p.nc); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return nil
+}
+
+// gather gives out with the inserts at their places, and how many bytes that is.
+func gather(out []byte, inserts []Insert) (bufs net.Buffers, size int) {
+	size = len(out)
+	from := 0
+	for _, in := range inserts {
+		if in.At > from {
+			bufs = append(bufs, out[from:in.At])
+		}
+		for _, b := range in.Bytes {
+			bufs = append(bufs, b)
+			size += len(b)
+		}
+		from = in.At
+	}
+	if from < len(out) {
+		bufs = append(bufs, out[from:])
+	}
+	return bufs, size
 }

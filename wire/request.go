@@ -26,11 +26,27 @@ type Request struct {
 	answer   chan answer // room for one
 }
 
-// answer is what the connection's goroutine writes: one of both, or neither to
-// close the connection.
+// answer is what the connection's goroutine writes: one of both, nothing, or
+// neither to close the connection.
 type answer struct {
 	kafka   kmsg.Response
 	control *control.Response
+	nothing bool
+}
+
+// Scattered is a response with bytes that are elsewhere already, such as
+// records in a log: they are sent without being copied.
+type Scattered interface {
+	kmsg.Response
+	// AppendScattered appends to dst all but those bytes, and gives them with the
+	// places in dst where they belong, ascending.
+	AppendScattered(dst []byte) ([]byte, []Insert)
+}
+
+// Insert is bytes that belong at offset At of what was appended.
+type Insert struct {
+	At    int
+	Bytes [][]byte
 }
 
 func (r *Request) give(a answer) {
@@ -55,6 +71,10 @@ func (r *Request) ReplyControl(resp control.Response) {
 	}
 	r.give(answer{control: &resp})
 }
+
+// Done goes on with the connection's next request without an answer, as after a
+// Produce with acks=0.
+func (r *Request) Done() { r.give(answer{nothing: true}) }
 
 // Hangup closes the connection without an answer.
 func (r *Request) Hangup() { r.give(answer{}) }

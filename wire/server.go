@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -18,8 +19,8 @@ type APIVersion struct {
 	kafka.VersionRange
 }
 
-// Handler answers requests. It must see to it that r.Reply, r.ReplyControl or
-// r.Hangup is called exactly once, from any goroutine, now or later; until then
+// Handler answers requests. It must see to it that r.Reply, r.ReplyControl,
+// r.Done or r.Hangup is called exactly once, from any goroutine, now or later; until then
 // the connection's next request waits. The context ends when the connection or
 // the server does.
 type Handler interface {
@@ -39,11 +40,15 @@ type ServerOptions struct {
 	// answers that itself.
 	Table []APIVersion
 
-	MaxFrame       int           // bytes of one request; 100 MiB
-	MaxConnections int           // more are closed at once; 4096
-	IdleTimeout    time.Duration // between requests; none
-	ReadTimeout    time.Duration // for the rest of a request whose size was read; 30 s
-	WriteTimeout   time.Duration // for one answer; 30 s
+	MaxFrame int // bytes of one request; 100 MiB
+	// MaxRequestBytes bounds the requests of all connections together from the
+	// time they are read until they are answered: more wait. One larger than the
+	// bound comes alone. 0 is no bound.
+	MaxRequestBytes int64
+	MaxConnections  int           // more are closed at once; 4096
+	IdleTimeout     time.Duration // between requests; none
+	ReadTimeout     time.Duration // for the rest of a request whose size was read; 30 s
+	WriteTimeout    time.Duration // for one answer; 30 s
 
 	Log logrus.FieldLogger
 }
@@ -76,6 +81,7 @@ type Server struct {
 	handler Handler
 	ln      net.Listener
 	table   map[int16]kafka.VersionRange
+	room    *semaphore.Weighted // nil: no bound
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
@@ -94,6 +100,9 @@ func Serve(ln net.Listener, h Handler, o ServerOptions) *Server {
 		if v.Max = min(v.Max, newest(v.Key)); v.Min <= v.Max {
 			s.table[v.Key] = v.VersionRange
 		}
+	}
+	if s.o.MaxRequestBytes > 0 {
+		s.room = semaphore.NewWeighted(s.o.MaxRequestBytes)
 	}
 	s.wg.Add(1)
 	go s.accept(ctx)
