@@ -19,32 +19,73 @@ import (
 // throttles, which tools set on every node of the broker list, and we replicate
 // no logs (spec/control-plane.md §5.2).
 
-// resourceKey is one resource of a request.
-type resourceKey struct {
-	kind kmsg.ConfigResourceType
-	name string
+// ConfigResource names what is configured.
+type ConfigResource struct {
+	Type kmsg.ConfigResourceType
+	Name string
 }
 
-// change is what a request wants of one resource: the whole set after it, given
-// the set before. A refusal is an error that is a rowErr; keys is the one for
-// which it does not matter what the resource is.
-type change struct {
-	resourceKey
-	keys  error
-	apply func(set map[string]string) (map[string]string, error)
+// ConfigChange is what a request wants of one resource.
+type ConfigChange struct {
+	ConfigResource
+	// Refused is why the request is wrong whatever the resource is; nil: it is not.
+	Refused error
+	ops     []kmsg.IncrementalAlterConfigsRequestResourceConfig
+	whole   bool // ops are all that is to be set
+}
+
+// ConfigKeys is what is known about the configurations of a kind of resource.
+type ConfigKeys struct {
+	// Find gives a key's default, and whether its value is a list.
+	Find func(name string) (def string, list, known bool)
+	// Check tells why keys cannot be set so; RowError's zero value: they can.
+	Check func(set map[string]string) events.RowError
+	// BadOperation answers an operation that there is not.
+	BadOperation kafka.ErrorCode
+}
+
+// TopicKeys are those of topics.
+func TopicKeys() ConfigKeys {
+	return ConfigKeys{
+		Find: func(name string) (string, bool, bool) {
+			c, known := kafka.TopicConfigFor(name)
+			return c.Default, c.Type == kafka.ListConfig, known
+		},
+		Check: func(set map[string]string) events.RowError {
+			if why := kafka.CheckTopicConfigs(set); why != "" {
+				return events.RowError{Error: kafka.InvalidConfig, Message: why}
+			}
+			return events.RowError{}
+		},
+		BadOperation: kafka.UnknownServerError,
+	}
+}
+
+// Apply gives the set of a resource after the change, given the one before. A
+// refusal is a *Refusal.
+func (c ConfigChange) Apply(set map[string]string, keys ConfigKeys) (map[string]string, error) {
+	if c.whole {
+		return wholeSet(c.ops, keys)
+	}
+	return applyOps(set, c.ops, keys)
 }
 
 func (e *Endpoint) incrementalAlterConfigs(ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest) (kmsg.Response, error) {
-	changes := make([]change, len(req.Resources))
+	return AnswerIncrementalAlterConfigs(ctx, req, e.alterOne)
+}
+
+// AnswerIncrementalAlterConfigs carries out each change of a request by alter,
+// whose errors wrap the code to answer. The error is ctx's.
+func AnswerIncrementalAlterConfigs(ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest, alter func(context.Context, ConfigChange, bool) error) (kmsg.Response, error) {
+	changes := make([]ConfigChange, len(req.Resources))
 	for i, r := range req.Resources {
 		var k keyCheck
 		for _, op := range r.Configs {
 			k.add(op.Name, op.Op != kmsg.IncrementalAlterConfigOpDelete && op.Value == nil)
 		}
-		changes[i] = change{resourceKey{r.ResourceType, r.ResourceName}, k.err,
-			func(set map[string]string) (map[string]string, error) { return applyOps(set, r.Configs) }}
+		changes[i] = ConfigChange{ConfigResource: ConfigResource{r.ResourceType, r.ResourceName}, Refused: k.err, ops: r.Configs}
 	}
-	rows, err := e.alter(ctx, changes, req.ValidateOnly)
+	rows, err := alterAll(ctx, changes, req.ValidateOnly, alter)
 	if err != nil {
 		return nil, err
 	}
@@ -59,16 +100,24 @@ func (e *Endpoint) incrementalAlterConfigs(ctx context.Context, req *kmsg.Increm
 }
 
 func (e *Endpoint) alterConfigs(ctx context.Context, req *kmsg.AlterConfigsRequest) (kmsg.Response, error) {
-	changes := make([]change, len(req.Resources))
+	return AnswerAlterConfigs(ctx, req, e.alterOne)
+}
+
+// AnswerAlterConfigs is AnswerIncrementalAlterConfigs for the request that
+// replaces whole sets.
+func AnswerAlterConfigs(ctx context.Context, req *kmsg.AlterConfigsRequest, alter func(context.Context, ConfigChange, bool) error) (kmsg.Response, error) {
+	changes := make([]ConfigChange, len(req.Resources))
 	for i, r := range req.Resources {
 		var k keyCheck
-		for _, c := range r.Configs {
-			k.add(c.Name, c.Value == nil)
+		c := ConfigChange{ConfigResource: ConfigResource{r.ResourceType, r.ResourceName}, whole: true}
+		for _, set := range r.Configs {
+			k.add(set.Name, set.Value == nil)
+			c.ops = append(c.ops, kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: set.Name, Value: set.Value})
 		}
-		changes[i] = change{resourceKey{r.ResourceType, r.ResourceName}, k.err,
-			func(map[string]string) (map[string]string, error) { return wholeSet(r.Configs) }}
+		c.Refused = k.err
+		changes[i] = c
 	}
-	rows, err := e.alter(ctx, changes, req.ValidateOnly)
+	rows, err := alterAll(ctx, changes, req.ValidateOnly, alter)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +141,9 @@ func (k *keyCheck) add(name string, null bool) {
 	switch {
 	case k.err != nil:
 	case k.seen[name]:
-		k.err = rowErr{refuse(kafka.InvalidRequest, "configuration %q is given twice", name)}
+		k.err = &Refusal{refuse(kafka.InvalidRequest, "configuration %q is given twice", name)}
 	case null:
-		k.err = rowErr{refuse(kafka.InvalidRequest, "configuration %q has a null value", name)}
+		k.err = &Refusal{refuse(kafka.InvalidRequest, "configuration %q has a null value", name)}
 	}
 	if k.seen == nil {
 		k.seen = map[string]bool{}
@@ -102,19 +151,22 @@ func (k *keyCheck) add(name string, null bool) {
 	k.seen[name] = true
 }
 
-// alter answers each change, in order; the error is ctx's.
-func (e *Endpoint) alter(ctx context.Context, changes []change, validateOnly bool) ([]events.RowError, error) {
-	count := map[resourceKey]int{}
+// alterAll answers each change, in order; the error is ctx's.
+func alterAll(ctx context.Context, changes []ConfigChange, validateOnly bool, alter func(context.Context, ConfigChange, bool) error) ([]events.RowError, error) {
+	count := map[ConfigResource]int{}
 	for _, c := range changes {
-		count[c.resourceKey]++
+		count[c.ConfigResource]++
 	}
 	rows := make([]events.RowError, len(changes))
 	for i, c := range changes {
-		if count[c.resourceKey] > 1 {
-			rows[i] = refuse(kafka.InvalidRequest, "the resource %q is in the request %d times", c.name, count[c.resourceKey])
+		if count[c.ConfigResource] > 1 {
+			rows[i] = refuse(kafka.InvalidRequest, "the resource %q is in the request %d times", c.Name, count[c.ConfigResource])
 			continue
 		}
-		err := e.alterOne(ctx, c, validateOnly)
+		err := c.Refused
+		if err == nil {
+			err = alter(ctx, c, validateOnly)
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -123,35 +175,43 @@ func (e *Endpoint) alter(ctx context.Context, changes []change, validateOnly boo
 	return rows, nil
 }
 
-func (e *Endpoint) alterOne(ctx context.Context, c change, validateOnly bool) error {
+func (e *Endpoint) alterOne(ctx context.Context, c ConfigChange, validateOnly bool) error {
 	switch {
-	case c.keys != nil:
-		return c.keys
-	case c.kind == kmsg.ConfigResourceTypeBroker:
-		if why := e.ownBroker(c.name); why.Error != kafka.NoError {
-			return rowErr{why}
+	case c.Type == kmsg.ConfigResourceTypeBroker:
+		if why := e.ownBroker(c.Name); why.Error != kafka.NoError {
+			return &Refusal{why}
 		}
 		return nil
-	case c.kind != kmsg.ConfigResourceTypeTopic || e.configs == nil:
-		return rowErr{refuse(kafka.InvalidRequest, "the controller's port does not change the configuration of resources of type %d; ask a broker", c.kind)}
-	case c.name == "":
-		return rowErr{refuse(kafka.InvalidRequest, "the topic name is empty")}
+	case c.Type != kmsg.ConfigResourceTypeTopic || e.configs == nil:
+		return Refuse(kafka.InvalidRequest, "the controller's port does not change the configuration of resources of type %d; ask a broker", c.Type)
 	}
-	if why := kafka.ValidTopicName(c.name); why != "" { // and so no topic's
-		return rowErr{events.RowError{Error: kafka.UnknownTopicOrPartition, Message: why}}
+	if err := CheckTopicResource(c.Name); err != nil {
+		return err
 	}
 	if err := e.reads.enter(ctx); err != nil {
 		return err
 	}
 	defer e.reads.leave()
+	apply := func(set map[string]string) (map[string]string, error) { return c.Apply(set, TopicKeys()) }
 	if !validateOnly {
-		return e.configs.AlterTopic(ctx, c.name, c.apply)
+		return e.configs.AlterTopic(ctx, c.Name, apply)
 	}
-	set, err := e.configs.Topic(ctx, c.name)
+	set, err := e.configs.Topic(ctx, c.Name)
 	if err == nil {
-		_, err = c.apply(set)
+		_, err = apply(set)
 	}
 	return err
+}
+
+// CheckTopicResource refuses a name that is no topic's.
+func CheckTopicResource(name string) error {
+	if name == "" {
+		return Refuse(kafka.InvalidRequest, "the topic name is empty")
+	}
+	if why := kafka.ValidTopicName(name); why != "" {
+		return &Refusal{events.RowError{Error: kafka.UnknownTopicOrPartition, Message: why}}
+	}
+	return nil
 }
 
 // rowOf gives an error's place in an answer.
@@ -165,27 +225,27 @@ func rowOf(err error) events.RowError {
 }
 
 // wholeSet is the set that replaces what was.
-func wholeSet(configs []kmsg.AlterConfigsRequestResourceConfig) (map[string]string, error) {
-	after := make(map[string]string, len(configs))
-	for _, c := range configs {
-		after[c.Name] = *c.Value
+func wholeSet(ops []kmsg.IncrementalAlterConfigsRequestResourceConfig, keys ConfigKeys) (map[string]string, error) {
+	after := make(map[string]string, len(ops))
+	for _, op := range ops {
+		after[op.Name] = *op.Value
 	}
-	if why := kafka.CheckTopicConfigs(after); why != "" {
-		return nil, rowErr{events.RowError{Error: kafka.InvalidConfig, Message: why}}
+	if why := keys.Check(after); why.Error != kafka.NoError {
+		return nil, &Refusal{why}
 	}
 	return after, nil
 }
 
 // applyOps gives the set after single changes. Keys that were there already and
 // are left alone are kept, also those that this release does not know.
-func applyOps(set map[string]string, ops []kmsg.IncrementalAlterConfigsRequestResourceConfig) (map[string]string, error) {
+func applyOps(set map[string]string, ops []kmsg.IncrementalAlterConfigsRequestResourceConfig, keys ConfigKeys) (map[string]string, error) {
 	after := make(map[string]string, len(set))
 	maps.Copy(after, set)
 	seen := map[string]bool{}
 	for _, op := range ops {
 		seen[op.Name] = true
-		if why := applyOp(after, op); why.Error != kafka.NoError {
-			return nil, rowErr{why}
+		if why := applyOp(after, op, keys); why.Error != kafka.NoError {
+			return nil, &Refusal{why}
 		}
 	}
 	// Only what is changed is checked, and the pair that must agree.
@@ -195,13 +255,13 @@ func applyOps(set map[string]string, ops []kmsg.IncrementalAlterConfigsRequestRe
 			touched[name] = value
 		}
 	}
-	if why := kafka.CheckTopicConfigs(touched); why != "" {
-		return nil, rowErr{events.RowError{Error: kafka.InvalidConfig, Message: why}}
+	if why := keys.Check(touched); why.Error != kafka.NoError {
+		return nil, &Refusal{why}
 	}
 	return after, nil
 }
 
-func applyOp(set map[string]string, op kmsg.IncrementalAlterConfigsRequestResourceConfig) events.RowError {
+func applyOp(set map[string]string, op kmsg.IncrementalAlterConfigsRequestResourceConfig, keys ConfigKeys) events.RowError {
 	switch op.Op {
 	case kmsg.IncrementalAlterConfigOpSet:
 		set[op.Name] = *op.Value
@@ -211,20 +271,20 @@ func applyOp(set map[string]string, op kmsg.IncrementalAlterConfigsRequestResour
 		return events.RowError{}
 	case kmsg.IncrementalAlterConfigOpAppend, kmsg.IncrementalAlterConfigOpSubtract:
 	default:
-		return refuse(kafka.UnknownServerError, "unknown operation %d on configuration %q", op.Op, op.Name)
+		return refuse(keys.BadOperation, "unknown operation %d on configuration %q", op.Op, op.Name)
 	}
-	config, known := kafka.TopicConfigFor(op.Name)
+	def, list, known := keys.Find(op.Name)
 	switch {
 	case !known:
-		return refuse(kafka.UnknownServerError, "there is no topic configuration %q", op.Name)
-	case config.Type != kafka.ListConfig:
+		return refuse(kafka.UnknownServerError, "there is no configuration %q here", op.Name)
+	case !list:
 		return refuse(kafka.InvalidConfig, "configuration %s is no list, so nothing can be appended or subtracted", op.Name)
 	}
 	present, ok := set[op.Name]
 	if !ok {
-		present = config.Default
+		present = def
 	}
-	items, given := config.Items(present), config.Items(*op.Value)
+	items, given := listItems(present), listItems(*op.Value)
 	if op.Op == kmsg.IncrementalAlterConfigOpSubtract {
 		items = slices.DeleteFunc(items, func(s string) bool { return slices.Contains(given, s) })
 	} else {
@@ -236,4 +296,8 @@ func applyOp(set map[string]string, op kmsg.IncrementalAlterConfigsRequestResour
 	}
 	set[op.Name] = strings.Join(items, ",")
 	return events.RowError{}
+}
+
+func listItems(value string) []string {
+	return kafka.TopicConfig{Type: kafka.ListConfig}.Items(value)
 }

@@ -52,7 +52,7 @@ func (e *Endpoint) resourceConfigs(ctx context.Context, r kmsg.DescribeConfigsRe
 	switch r.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
 		if why := kafka.ValidTopicName(r.ResourceName); why != "" {
-			return nil, 0, rowErr{refuse(kafka.InvalidTopicException, "%s", why)}
+			return nil, 0, &Refusal{refuse(kafka.InvalidTopicException, "%s", why)}
 		}
 		if err := e.reads.enter(ctx); err != nil {
 			return nil, 0, err
@@ -70,18 +70,26 @@ func (e *Endpoint) resourceConfigs(ctx context.Context, r kmsg.DescribeConfigsRe
 			return set, kmsg.ConfigSourceDynamicDefaultBrokerConfig, err
 		}
 		if why := e.ownBroker(r.ResourceName); why.Error != kafka.NoError {
-			return nil, 0, rowErr{why}
+			return nil, 0, &Refusal{why}
 		}
 		return nil, 0, nil
 	}
-	return nil, 0, rowErr{refuse(kafka.InvalidRequest, "resources of type %d have no configuration here", r.ResourceType)}
+	return nil, 0, &Refusal{refuse(kafka.InvalidRequest, "resources of type %d have no configuration here", r.ResourceType)}
 }
 
-// rowErr is a row's code and message as an error.
-type rowErr struct{ events.RowError }
+// Refusal is a row's code and message as an error.
+type Refusal struct{ events.RowError }
 
-func (r rowErr) Error() string { return r.Message }
-func (r rowErr) Unwrap() error { return r.RowError.Error }
+// Error is the message.
+func (r *Refusal) Error() string { return r.Message }
+
+// Unwrap gives the code.
+func (r *Refusal) Unwrap() error { return r.RowError.Error }
+
+// Refuse makes a Refusal.
+func Refuse(code kafka.ErrorCode, format string, args ...any) error {
+	return &Refusal{refuse(code, format, args...)}
+}
 
 // ownBroker refuses a broker resource that is not our own.
 func (e *Endpoint) ownBroker(name string) events.RowError {
