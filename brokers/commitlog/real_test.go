@@ -108,7 +108,8 @@ func produce(ctx context.Context, t *testing.T, addr, topic string, opts ...kgo.
 	}
 }
 
-// produceAll lets kgo and kcat, each with every codec, fill a topic each.
+// produceAll lets kgo, kcat and Java's client, each with every codec, fill a
+// topic each.
 func produceAll(ctx context.Context, t *testing.T, addr string) (topics []string) {
 	t.Helper()
 	for c, codec := range map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
@@ -121,23 +122,28 @@ func produceAll(ctx context.Context, t *testing.T, addr string) (topics []string
 	produce(ctx, t, addr, "kgo-transaction", kgo.TransactionalID("tx"))
 	topics = append(topics, "kgo-transaction")
 	consume(ctx, t, addr, "kgo-transaction", len(produced()), kgo.FetchIsolationLevel(kgo.ReadCommitted())) // the marker is there then
-	if _, err := exec.LookPath("kcat"); err != nil {
-		t.Logf("kcat is left out: %v", err)
-		return topics
-	}
 	var lines bytes.Buffer
 	for _, r := range produced() {
 		fmt.Fprintf(&lines, "%s\n", r.Value)
 	}
 	for _, c := range codecs {
-		topic := "kcat-" + c.String()
-		createTopic(ctx, t, addr, topic)
-		cmd := exec.CommandContext(ctx, "kcat", "-P", "-b", addr, "-t", topic, "-p", "0", "-z", c.String(), "-X", "linger.ms=500")
-		cmd.Stdin = bytes.NewReader(lines.Bytes())
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("kcat: %v: %s", err, out)
+		for client, cmd := range map[string]*exec.Cmd{
+			"kcat": exec.CommandContext(ctx, "kcat", "-P", "-b", addr, "-t", "kcat-"+c.String(), "-p", "0", "-z", c.String(), "-X", "linger.ms=500"),
+			"java": exec.CommandContext(ctx, "java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(real.JarSet("3.9.1"), "*"), "kafka.tools.ConsoleProducer",
+				"--bootstrap-server", addr, "--topic", "java-"+c.String(), "--compression-codec", c.String(), "--timeout", "500"),
+		} {
+			if cmd.Err != nil {
+				t.Logf("left out: %v", cmd.Err)
+				continue
+			}
+			topic := client + "-" + c.String()
+			createTopic(ctx, t, addr, topic)
+			cmd.Stdin = bytes.NewReader(lines.Bytes())
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", client, err, out)
+			}
+			topics = append(topics, topic)
 		}
-		topics = append(topics, topic)
 	}
 	return topics
 }
