@@ -18,6 +18,7 @@ const (
 	RequestTimedOut              ErrorCode = 7
 	BrokerNotAvailable           ErrorCode = 8
 	ReplicaNotAvailable          ErrorCode = 9
+	MessageTooLarge              ErrorCode = 10
 	StaleControllerEpoch         ErrorCode = 11
 	NetworkException             ErrorCode = 13
 	CoordinatorLoadInProgress    ErrorCode = 14
@@ -29,6 +30,7 @@ const (
 	InvalidRequiredAcks          ErrorCode = 21
 	TopicAuthorizationFailed     ErrorCode = 29
 	ClusterAuthorizationFailed   ErrorCode = 31
+	InvalidTimestamp             ErrorCode = 32
 	UnsupportedVersion           ErrorCode = 35
 	TopicAlreadyExists           ErrorCode = 36
 	InvalidPartitions            ErrorCode = 37
@@ -38,6 +40,9 @@ const (
 	NotController                ErrorCode = 41
 	InvalidRequest               ErrorCode = 42
 	PolicyViolation              ErrorCode = 44
+	OutOfOrderSequenceNumber     ErrorCode = 45
+	InvalidProducerEpoch         ErrorCode = 47
+	InvalidTxnState              ErrorCode = 48
 	OperationNotAttempted        ErrorCode = 55
 	KafkaStorageError            ErrorCode = 56
 	ReassignmentInProgress       ErrorCode = 60
@@ -45,12 +50,14 @@ const (
 	TopicDeletionDisabled        ErrorCode = 73
 	FencedLeaderEpoch            ErrorCode = 74
 	UnknownLeaderEpoch           ErrorCode = 75
+	UnsupportedCompressionType   ErrorCode = 76
 	StaleBrokerEpoch             ErrorCode = 77
 	OffsetNotAvailable           ErrorCode = 78
 	PreferredLeaderNotAvailable  ErrorCode = 80
 	EligibleLeadersNotAvailable  ErrorCode = 83
 	ElectionNotNeeded            ErrorCode = 84
 	NoReassignmentInProgress     ErrorCode = 85
+	InvalidRecord                ErrorCode = 87
 	InvalidUpdateVersion         ErrorCode = 95
 	FeatureUpdateFailed          ErrorCode = 96
 	UnknownTopicID               ErrorCode = 100
@@ -80,6 +87,9 @@ var errorNames = map[ErrorCode]string{
 	NoReassignmentInProgress: "NO_REASSIGNMENT_IN_PROGRESS", InvalidUpdateVersion: "INVALID_UPDATE_VERSION",
 	FeatureUpdateFailed: "FEATURE_UPDATE_FAILED", UnknownTopicID: "UNKNOWN_TOPIC_ID", BrokerIDNotRegistered: "BROKER_ID_NOT_REGISTERED",
 	InconsistentTopicID: "INCONSISTENT_TOPIC_ID", IneligibleReplica: "INELIGIBLE_REPLICA", NewLeaderElected: "NEW_LEADER_ELECTED", MismatchedEndpointType: "MISMATCHED_ENDPOINT_TYPE",
+	MessageTooLarge: "MESSAGE_TOO_LARGE", InvalidTimestamp: "INVALID_TIMESTAMP", OutOfOrderSequenceNumber: "OUT_OF_ORDER_SEQUENCE_NUMBER",
+	InvalidProducerEpoch: "INVALID_PRODUCER_EPOCH", InvalidTxnState: "INVALID_TXN_STATE", UnsupportedCompressionType: "UNSUPPORTED_COMPRESSION_TYPE",
+	InvalidRecord: "INVALID_RECORD",
 }
 
 // String gives Kafka's name of the code.

@@ -149,12 +149,12 @@ func Next(b []byte) (batch Batch, rest []byte, err error) {
 	length := Batch(b).int32(posLength)
 	if magic := Batch(b).Magic(); magic != 2 {
 		if magic == 0 || magic == 1 {
-			return nil, nil, refuse(InvalidRecord, "records of format v%d: only format v2 is kept, so a client of Kafka 0.11 or later is needed", magic)
+			return nil, nil, refuse(kafka.InvalidRecord, "records of format v%d: only format v2 is kept, so a client of Kafka 0.11 or later is needed", magic)
 		}
-		return nil, nil, refuse(CorruptMessage, "a batch of the unknown format %d", magic)
+		return nil, nil, refuse(kafka.CorruptMessage, "a batch of the unknown format %d", magic)
 	}
 	if length < HeaderSize-overhead {
-		return nil, nil, refuse(CorruptMessage, "a batch says it is %d bytes long, its header alone has %d", int64(length)+overhead, HeaderSize)
+		return nil, nil, refuse(kafka.CorruptMessage, "a batch says it is %d bytes long, its header alone has %d", int64(length)+overhead, HeaderSize)
 	}
 	size := int64(length) + overhead
 	if int64(len(b)) < size {
@@ -171,10 +171,10 @@ func Next(b []byte) (batch Batch, rest []byte, err error) {
 func (b Batch) shape() error {
 	base, delta, count := b.BaseOffset(), b.LastOffsetDelta(), b.Count()
 	if base < 0 || delta < 0 || base > math.MaxInt64-1-int64(delta) {
-		return refuse(CorruptMessage, "a batch with base offset %d and last offset delta %d", base, delta)
+		return refuse(kafka.CorruptMessage, "a batch with base offset %d and last offset delta %d", base, delta)
 	}
 	if count < 0 || int64(count) > int64(delta)+1 {
-		return refuse(InvalidRecord, "a batch of %d records for %d offsets", count, int64(delta)+1)
+		return refuse(kafka.InvalidRecord, "a batch of %d records for %d offsets", count, int64(delta)+1)
 	}
 	return nil
 }
@@ -192,19 +192,6 @@ func Batches(b []byte) iter.Seq2[Batch, error] {
 	}
 }
 
-// Kafka's codes for records that are refused.
-const (
-	OffsetOutOfRangeCode       kafka.ErrorCode = 1
-	CorruptMessage             kafka.ErrorCode = 2
-	MessageTooLarge            kafka.ErrorCode = 10
-	InvalidTimestamp           kafka.ErrorCode = 32
-	OutOfOrderSequenceNumber   kafka.ErrorCode = 45
-	InvalidProducerEpoch       kafka.ErrorCode = 47
-	InvalidTxnState            kafka.ErrorCode = 48
-	UnsupportedCompressionType kafka.ErrorCode = 76
-	InvalidRecord              kafka.ErrorCode = 87
-)
-
 func partial(n int) error {
-	return &Error{Code: CorruptMessage, Record: -1, Reason: fmt.Sprintf("the last %d bytes are no whole batch", n), partial: true}
+	return &Error{Code: kafka.CorruptMessage, Record: -1, Reason: fmt.Sprintf("the last %d bytes are no whole batch", n), partial: true}
 }

@@ -3,6 +3,8 @@ package commitlog
 import (
 	"sync"
 	"time"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
 // CheckOptions say what a topic takes from producers.
@@ -48,14 +50,14 @@ const keepUnpacked = 1 << 20
 //	UNSUPPORTED_COMPRESSION_TYPE, INVALID_TXN_STATE
 func Check(batches []byte, o CheckOptions) (Checked, error) {
 	if len(batches) == 0 {
-		return Checked{}, refuse(InvalidRecord, "there is no record batch")
+		return Checked{}, refuse(kafka.InvalidRecord, "there is no record batch")
 	}
 	b, rest, err := Next(batches)
 	if err != nil {
 		return Checked{}, err
 	}
 	if len(rest) > 0 {
-		return Checked{}, refuse(InvalidRecord, "%d bytes behind the first record batch: a producer sends one for a partition", len(rest))
+		return Checked{}, refuse(kafka.InvalidRecord, "%d bytes behind the first record batch: a producer sends one for a partition", len(rest))
 	}
 	if err := checkHeader(b, o); err != nil {
 		return Checked{}, err
@@ -66,27 +68,27 @@ func Check(batches []byte, o CheckOptions) (Checked, error) {
 func checkHeader(b Batch, o CheckOptions) error {
 	switch {
 	case b.BaseOffset() != 0:
-		return refuse(InvalidRecord, "base offset %d: a producer writes 0", b.BaseOffset())
+		return refuse(kafka.InvalidRecord, "base offset %d: a producer writes 0", b.BaseOffset())
 	case o.MaxMessageBytes > 0 && len(b) > o.MaxMessageBytes:
-		return refuse(MessageTooLarge, "a batch of %d bytes, max.message.bytes is %d", len(b), o.MaxMessageBytes)
+		return refuse(kafka.MessageTooLarge, "a batch of %d bytes, max.message.bytes is %d", len(b), o.MaxMessageBytes)
 	case !b.CheckCRC():
-		return refuse(CorruptMessage, "the checksum does not match")
+		return refuse(kafka.CorruptMessage, "the checksum does not match")
 	case b.Count() == 0 || int64(b.Count()) != int64(b.LastOffsetDelta())+1:
-		return refuse(InvalidRecord, "%d records for %d offsets", b.Count(), int64(b.LastOffsetDelta())+1)
+		return refuse(kafka.InvalidRecord, "%d records for %d offsets", b.Count(), int64(b.LastOffsetDelta())+1)
 	case b.Control():
-		return refuse(InvalidRecord, "a control batch: clients do not write those")
+		return refuse(kafka.InvalidRecord, "a control batch: clients do not write those")
 	case b.Transactional() && !o.Transactional:
-		return refuse(InvalidTxnState, "a batch of a transaction, which this broker does not offer")
+		return refuse(kafka.InvalidTxnState, "a batch of a transaction, which this broker does not offer")
 	case b.ProducerID() >= 0 && (b.BaseSequence() < 0 || b.ProducerEpoch() < 0):
-		return refuse(InvalidRecord, "sequence %d, epoch %d of producer id %d", b.BaseSequence(), b.ProducerEpoch(), b.ProducerID())
+		return refuse(kafka.InvalidRecord, "sequence %d, epoch %d of producer id %d", b.BaseSequence(), b.ProducerEpoch(), b.ProducerID())
 	case b.Transactional() && b.ProducerID() < 0:
-		return refuse(InvalidRecord, "a batch of a transaction without a producer id")
+		return refuse(kafka.InvalidRecord, "a batch of a transaction without a producer id")
 	case b.Compression() > Zstd || b.Compression() == Zstd && o.NoZstd:
-		return refuse(UnsupportedCompressionType, "compression %s", b.Compression())
+		return refuse(kafka.UnsupportedCompressionType, "compression %s", b.Compression())
 	case b.LogAppendTime():
-		return refuse(InvalidTimestamp, "the time is said to be that of the append, which only the log writes")
+		return refuse(kafka.InvalidTimestamp, "the time is said to be that of the append, which only the log writes")
 	case b.Attributes()&deleteHorizonBit != 0:
-		return refuse(InvalidRecord, "a time to delete tombstones, which only the log writes")
+		return refuse(kafka.InvalidRecord, "a time to delete tombstones, which only the log writes")
 	}
 	return nil
 }
@@ -117,11 +119,11 @@ func checkRecords(b Batch, o CheckOptions) (Checked, error) {
 		largest = max(largest, at)
 		switch {
 		case int(r.offsetDelta) != r.index:
-			return refuseRecord(InvalidRecord, r.index, "its offset is the batch's %d", r.offsetDelta)
+			return refuseRecord(kafka.InvalidRecord, r.index, "its offset is the batch's %d", r.offsetDelta)
 		case o.Compacted && r.key == nil:
-			return refuseRecord(InvalidRecord, r.index, "a compacted topic takes no record without a key")
+			return refuseRecord(kafka.InvalidRecord, r.index, "a compacted topic takes no record without a key")
 		case at < oldest || at > newest:
-			return refuseRecord(InvalidTimestamp, r.index, "its time %d is outside %d to %d", at, oldest, newest)
+			return refuseRecord(kafka.InvalidTimestamp, r.index, "its time %d is outside %d to %d", at, oldest, newest)
 		}
 		return nil
 	})
@@ -166,10 +168,10 @@ func CheckReplicated(batches []byte) (whole []byte, err error) {
 			return nil, err
 		}
 		if !b.CheckCRC() {
-			return nil, refuse(CorruptMessage, "the checksum of the batch at offset %d does not match", b.BaseOffset())
+			return nil, refuse(kafka.CorruptMessage, "the checksum of the batch at offset %d does not match", b.BaseOffset())
 		}
 		if b.BaseOffset() < next {
-			return nil, refuse(CorruptMessage, "a batch at offset %d behind one that ends at %d", b.BaseOffset(), next-1)
+			return nil, refuse(kafka.CorruptMessage, "a batch at offset %d behind one that ends at %d", b.BaseOffset(), next-1)
 		}
 		next, rest = b.LastOffset()+1, after
 	}

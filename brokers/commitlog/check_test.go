@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/s2"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -53,7 +54,7 @@ func TestCheckRefuses(t *testing.T) {
 	lying := func(b Batch) { b.setAttributes(int16(Gzip)) }
 	unsealed := Encode(three...)
 	unsealed[len(unsealed)-1] ^= 1
-	at := func(ms int64) []byte { return Encode(Record{Timestamp: at.UnixMilli() + ms, Key: []byte("k")}) }
+	later := func(ms int64) []byte { return Encode(Record{Timestamp: at.UnixMilli() + ms, Key: []byte("k")}) }
 	for _, c := range []struct {
 		what  string
 		bytes []byte
@@ -61,41 +62,41 @@ func TestCheckRefuses(t *testing.T) {
 		code  kafka.ErrorCode
 		says  string
 	}{
-		{"nothing", nil, CheckOptions{}, InvalidRecord, "no record batch"},
-		{"format v0", old(0), CheckOptions{}, InvalidRecord, "format v0"},
-		{"format v1", old(1), CheckOptions{}, InvalidRecord, "format v1"},
-		{"format v3", old(3), CheckOptions{}, CorruptMessage, "unknown format 3"},
-		{"cut off", Encode(three...)[:80], CheckOptions{}, CorruptMessage, "no whole batch"},
-		{"short length", batchOf(t, 0, put32(posLength, 48), three...), CheckOptions{}, CorruptMessage, "its header alone"},
-		{"negative length", batchOf(t, 0, put32(posLength, -1), three...), CheckOptions{}, CorruptMessage, "its header alone"},
-		{"two batches", append(Encode(three...), Encode(three...)...), CheckOptions{}, InvalidRecord, "behind the first"},
-		{"base offset", batchOf(t, 0, func(b Batch) { b.setBaseOffset(7) }, three...), CheckOptions{}, InvalidRecord, "base offset 7"},
-		{"too large", Encode(three...), CheckOptions{MaxMessageBytes: 90}, MessageTooLarge, "max.message.bytes is 90"},
-		{"checksum", unsealed, CheckOptions{}, CorruptMessage, "checksum"},
-		{"no records", batchOf(t, 0, put32(posCount, 0), three...), CheckOptions{}, InvalidRecord, "0 records for 3 offsets"},
-		{"count", batchOf(t, 0, put32(posCount, 2), three...), CheckOptions{}, InvalidRecord, "2 records for 3 offsets"},
-		{"count beyond", body(2, Encode(three[0])[HeaderSize:]...), CheckOptions{}, InvalidRecord, "record 1: its length is missing"},
-		{"bytes behind", batchOf(t, 0, func(b Batch) { put32(posCount, 2)(b); put32(posLastOffsetDelta, 1)(b) }, three...), CheckOptions{}, InvalidRecord, "are left behind 2 records"},
-		{"control", batchOf(t, 0, attribute(controlBit), three...), CheckOptions{}, InvalidRecord, "control"},
-		{"transactional", batchOf(t, 0, attribute(transactionalBit), three...), CheckOptions{}, InvalidTxnState, "transaction"},
-		{"transactional without producer", batchOf(t, 0, attribute(transactionalBit), three...), CheckOptions{Transactional: true}, InvalidRecord, "without a producer id"},
-		{"producer without sequence", batchOf(t, 0, func(b Batch) { binary.BigEndian.PutUint64(b[posProducerID:], 5) }, three...), CheckOptions{}, InvalidRecord, "producer id 5"},
-		{"codec 5", batchOf(t, 0, attribute(5), three...), CheckOptions{}, UnsupportedCompressionType, "codec(5)"},
-		{"zstd too early", batchOf(t, Zstd, nil, three...), CheckOptions{NoZstd: true}, UnsupportedCompressionType, "zstd"},
-		{"log append time", batchOf(t, 0, attribute(logAppendTimeBit), three...), CheckOptions{}, InvalidTimestamp, "append"},
-		{"delete horizon", batchOf(t, 0, attribute(deleteHorizonBit), three...), CheckOptions{}, InvalidRecord, "tombstones"},
-		{"not packed", batchOf(t, 0, lying, three...), CheckOptions{}, CorruptMessage, "packed with gzip"},
-		{"no key", Encode(noKey...), CheckOptions{Compacted: true}, InvalidRecord, "record 1: a compacted topic"},
-		{"too old", at(-5001), CheckOptions{Now: at2(), TimestampBefore: 5 * time.Second}, InvalidTimestamp, "record 0"},
-		{"too new", at(5001), CheckOptions{Now: at2(), TimestampAfter: 5 * time.Second}, InvalidTimestamp, "record 0"},
-		{"record too long", body(1, 100, 0, 0, 0), CheckOptions{}, InvalidRecord, "record 0: it says it is 50 bytes"},
-		{"record negative", body(1, 1), CheckOptions{}, InvalidRecord, "record 0: it says it is -1"},
-		{"record empty", body(1, 0), CheckOptions{}, InvalidRecord, "record 0: it is empty"},
-		{"key too long", body(1, 12, 0, 0, 0, 90, 1, 0), CheckOptions{}, InvalidRecord, "its key says it is 45"},
-		{"headers impossible", body(1, 14, 0, 0, 0, 1, 1, 90, 0), CheckOptions{}, InvalidRecord, "number of headers"},
-		{"header without name", body(1, 16, 0, 0, 0, 1, 1, 2, 1, 1), CheckOptions{}, InvalidRecord, "a header has no name"},
-		{"offset delta", body(1, 12, 0, 0, 2, 1, 1, 0), CheckOptions{}, InvalidRecord, "its offset is the batch's 1"},
-		{"offset delta packed", packed(t, body(1, 12, 0, 0, 2, 1, 1, 0)), CheckOptions{}, InvalidRecord, "its offset is the batch's 1"},
+		{"nothing", nil, CheckOptions{}, kafka.InvalidRecord, "no record batch"},
+		{"format v0", old(0), CheckOptions{}, kafka.InvalidRecord, "format v0"},
+		{"format v1", old(1), CheckOptions{}, kafka.InvalidRecord, "format v1"},
+		{"format v3", old(3), CheckOptions{}, kafka.CorruptMessage, "unknown format 3"},
+		{"cut off", Encode(three...)[:80], CheckOptions{}, kafka.CorruptMessage, "no whole batch"},
+		{"short length", batchOf(t, 0, put32(posLength, 48), three...), CheckOptions{}, kafka.CorruptMessage, "its header alone"},
+		{"negative length", batchOf(t, 0, put32(posLength, -1), three...), CheckOptions{}, kafka.CorruptMessage, "its header alone"},
+		{"two batches", append(Encode(three...), Encode(three...)...), CheckOptions{}, kafka.InvalidRecord, "behind the first"},
+		{"base offset", batchOf(t, 0, func(b Batch) { b.setBaseOffset(7) }, three...), CheckOptions{}, kafka.InvalidRecord, "base offset 7"},
+		{"too large", Encode(three...), CheckOptions{MaxMessageBytes: 90}, kafka.MessageTooLarge, "max.message.bytes is 90"},
+		{"checksum", unsealed, CheckOptions{}, kafka.CorruptMessage, "checksum"},
+		{"no records", batchOf(t, 0, put32(posCount, 0), three...), CheckOptions{}, kafka.InvalidRecord, "0 records for 3 offsets"},
+		{"count", batchOf(t, 0, put32(posCount, 2), three...), CheckOptions{}, kafka.InvalidRecord, "2 records for 3 offsets"},
+		{"count beyond", body(2, Encode(three[0])[HeaderSize:]...), CheckOptions{}, kafka.InvalidRecord, "record 1: its length is missing"},
+		{"bytes behind", batchOf(t, 0, func(b Batch) { put32(posCount, 2)(b); put32(posLastOffsetDelta, 1)(b) }, three...), CheckOptions{}, kafka.InvalidRecord, "are left behind 2 records"},
+		{"control", batchOf(t, 0, attribute(controlBit), three...), CheckOptions{}, kafka.InvalidRecord, "control"},
+		{"transactional", batchOf(t, 0, attribute(transactionalBit), three...), CheckOptions{}, kafka.InvalidTxnState, "transaction"},
+		{"transactional without producer", batchOf(t, 0, attribute(transactionalBit), three...), CheckOptions{Transactional: true}, kafka.InvalidRecord, "without a producer id"},
+		{"producer without sequence", batchOf(t, 0, func(b Batch) { binary.BigEndian.PutUint64(b[posProducerID:], 5) }, three...), CheckOptions{}, kafka.InvalidRecord, "producer id 5"},
+		{"codec 5", batchOf(t, 0, attribute(5), three...), CheckOptions{}, kafka.UnsupportedCompressionType, "codec(5)"},
+		{"zstd too early", batchOf(t, Zstd, nil, three...), CheckOptions{NoZstd: true}, kafka.UnsupportedCompressionType, "zstd"},
+		{"log append time", batchOf(t, 0, attribute(logAppendTimeBit), three...), CheckOptions{}, kafka.InvalidTimestamp, "append"},
+		{"delete horizon", batchOf(t, 0, attribute(deleteHorizonBit), three...), CheckOptions{}, kafka.InvalidRecord, "tombstones"},
+		{"not packed", batchOf(t, 0, lying, three...), CheckOptions{}, kafka.CorruptMessage, "packed with gzip"},
+		{"no key", Encode(noKey...), CheckOptions{Compacted: true}, kafka.InvalidRecord, "record 1: a compacted topic"},
+		{"too old", later(-5001), CheckOptions{Now: at, TimestampBefore: 5 * time.Second}, kafka.InvalidTimestamp, "record 0"},
+		{"too new", later(5001), CheckOptions{Now: at, TimestampAfter: 5 * time.Second}, kafka.InvalidTimestamp, "record 0"},
+		{"record too long", body(1, 100, 0, 0, 0), CheckOptions{}, kafka.InvalidRecord, "record 0: it says it is 50 bytes"},
+		{"record negative", body(1, 1), CheckOptions{}, kafka.InvalidRecord, "record 0: it says it is -1"},
+		{"record empty", body(1, 0), CheckOptions{}, kafka.InvalidRecord, "record 0: it is empty"},
+		{"key too long", body(1, 12, 0, 0, 0, 90, 1, 0), CheckOptions{}, kafka.InvalidRecord, "its key says it is 45"},
+		{"headers impossible", body(1, 14, 0, 0, 0, 1, 1, 90, 0), CheckOptions{}, kafka.InvalidRecord, "number of headers"},
+		{"header without name", body(1, 16, 0, 0, 0, 1, 1, 2, 1, 1), CheckOptions{}, kafka.InvalidRecord, "a header has no name"},
+		{"offset delta", body(1, 12, 0, 0, 2, 1, 1, 0), CheckOptions{}, kafka.InvalidRecord, "its offset is the batch's 1"},
+		{"offset delta packed", packed(t, body(1, 12, 0, 0, 2, 1, 1, 0)), CheckOptions{}, kafka.InvalidRecord, "its offset is the batch's 1"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := Check(c.bytes, c.o)
@@ -106,8 +107,6 @@ func TestCheckRefuses(t *testing.T) {
 		})
 	}
 }
-
-func at2() time.Time { return at }
 
 // packed packs the records of an uncompressed batch.
 func packed(t testing.TB, b Batch) Batch {
@@ -162,7 +161,7 @@ func TestCheckBoundsMemory(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			b := batchOf(t, c, nil, Record{Value: make([]byte, 3<<20)})
 			_, err := Check(b, CheckOptions{MaxDecompressed: 2 << 20})
-			if Code(err) != MessageTooLarge {
+			if Code(err) != kafka.MessageTooLarge {
 				t.Errorf("%v", err)
 			}
 			got, err := Check(b, CheckOptions{MaxDecompressed: 4 << 20})
@@ -176,7 +175,7 @@ func TestCheckBoundsMemory(t *testing.T) {
 // Clients other than Java's send one bare block of snappy.
 func TestSnappyBare(t *testing.T) {
 	plain := Encode(records(4, "bare")...)
-	bare := append(append(Batch{}, plain[:HeaderSize]...), bareSnappy(plain[HeaderSize:])...)
+	bare := append(append(Batch{}, plain[:HeaderSize]...), s2.EncodeSnappy(nil, plain[HeaderSize:])...)
 	put32(posLength, int32(len(bare)-overhead))(bare)
 	bare.setAttributes(int16(Snappy))
 	bare.setCRC()
@@ -201,7 +200,7 @@ func TestCheckReplicated(t *testing.T) {
 	bad[len(bad)-1] ^= 1
 	twice := append(append([]byte{}, all...), all...)
 	for what, b := range map[string][]byte{"checksum": bad, "falling offsets": twice} {
-		if _, err := CheckReplicated(b); Code(err) != CorruptMessage {
+		if _, err := CheckReplicated(b); Code(err) != kafka.CorruptMessage {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -277,7 +276,7 @@ func FuzzDecode(f *testing.F) {
 func TestErrorsSayWhat(t *testing.T) {
 	for err, want := range map[error]kafka.ErrorCode{
 		nil: kafka.NoError, &StorageError{"read", "x", fmt.Errorf("no")}: kafka.KafkaStorageError,
-		&DamageError{"x", 1, "y"}: kafka.KafkaStorageError, &UnexpectedOffset{1, 2}: kafka.UnknownServerError, refuse(MessageTooLarge, "x"): MessageTooLarge,
+		&DamageError{"x", 1, "y"}: kafka.KafkaStorageError, &UnexpectedOffset{1, 2}: kafka.UnknownServerError, refuse(kafka.MessageTooLarge, "x"): kafka.MessageTooLarge,
 	} {
 		if got := Code(err); got != want {
 			t.Errorf("%v: %s, want %s", err, got, want)

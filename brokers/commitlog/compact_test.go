@@ -156,7 +156,7 @@ func compactAgainstReplay(t *testing.T, r *rapid.T, disk bool) {
 		dir = t.TempDir()
 		var err error
 		l, err = Open(dir, o)
-		must2(r, err)
+		must(r, err)
 		defer func() { l.Close() }()
 	}
 	now := at
@@ -173,9 +173,9 @@ func compactAgainstReplay(t *testing.T, r *rapid.T, disk bool) {
 			s := NoProducerSpec()
 			s.Codec = rapid.SampledFrom(codecs).Draw(r, "codec")
 			b, err := s.Encode(recs...)
-			must2(r, err)
+			must(r, err)
 			_, err = l.Append(b, 1, now)
-			must2(r, err)
+			must(r, err)
 		},
 		"compact": func(r *rapid.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(r, "s")) * time.Second)
@@ -183,7 +183,7 @@ func compactAgainstReplay(t *testing.T, r *rapid.T, disk bool) {
 			end := l.LogEndOffset()
 			want := state(t, l, end)
 			_, err := l.Compact(now, time.Minute)
-			must2(r, err)
+			must(r, err)
 			if got := state(t, l, end); !maps.Equal(got, want) {
 				r.Fatalf("%s", cmp.Diff(want, got))
 			}
@@ -196,10 +196,10 @@ func compactAgainstReplay(t *testing.T, r *rapid.T, disk bool) {
 				return
 			}
 			want, end, high := state(t, l, l.LogEndOffset()), l.LogEndOffset(), l.HighWatermark()
-			must2(r, l.Close())
+			must(r, l.Close())
 			var err error
 			l, err = Open(dir, o)
-			must2(r, err)
+			must(r, err)
 			l.SetHighWatermark(high)
 			if got := state(t, l, end); !maps.Equal(got, want) || l.LogEndOffset() != end {
 				r.Fatalf("end %d, was %d: %s", l.LogEndOffset(), end, cmp.Diff(want, got))

@@ -30,10 +30,15 @@ func killed(t testing.TB, dir string) (last string, all []byte, ends []int) {
 		all = append(all, b...)
 		ends = append(ends, len(all))
 	}
+	kill(l)
+	return l.segments[len(l.segments)-1].path, all, ends
+}
+
+// kill leaves the files as a process does that is killed: nothing is flushed.
+func kill(l *Log) {
 	for _, s := range l.segments {
 		s.close()
 	}
-	return l.segments[len(l.segments)-1].path, all, ends
 }
 
 // A log whose last file ends at any byte opens with the batches that are whole,
@@ -122,13 +127,11 @@ func checkRecovered(t *testing.T, dir, what string, all []byte, ends []int, n in
 		if l.Producers() != min(whole, 2) {
 			t.Fatalf("%s: %d producers", what, l.Producers())
 		}
-		if err := l.Close(); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		kill(l)
 	}
 	l, err := Open(dir, Options{SegmentBytes: 500})
 	must(t, err)
-	defer l.Close()
+	defer kill(l)
 	appendAs(t, l, 9, 1)
 	if got := values(t, l, int64(whole), 100); len(got) != 1 {
 		t.Fatalf("%s: after one more append: %v", what, got)

@@ -23,10 +23,9 @@ const (
 
 // disk is what a log on disk knows besides.
 type disk struct {
-	dir       string
-	flushed   int64 // offsets below are safe on disk
-	unflushed int64 // records since
-	cut       int64 // bytes of torn batches that Open cut off
+	dir     string
+	flushed int64 // offsets below are safe on disk
+	cut     int64 // bytes of torn batches that Open cut off
 }
 
 // Open opens or makes the log in a folder that is the partition's own, with
@@ -340,8 +339,7 @@ func (l *Log) written(news bool) error {
 			return err
 		}
 	}
-	l.disk.unflushed = l.end - l.disk.flushed
-	if n := l.opts.FlushMessages; n > 0 && l.disk.unflushed >= n {
+	if n := l.opts.FlushMessages; n > 0 && l.end-l.disk.flushed >= n {
 		return l.Flush()
 	}
 	return nil
@@ -364,7 +362,7 @@ func (l *Log) Flush() error {
 	if err := syncDir(l.disk.dir); err != nil {
 		return l.fail(err)
 	}
-	l.disk.flushed, l.disk.unflushed = l.end, 0
+	l.disk.flushed = l.end
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
 // B-106
@@ -208,14 +210,14 @@ func TestRaiseStart(t *testing.T) {
 		appendAs(t, l, 5, 5)
 		appendAs(t, l, 7, 5)
 		l.SetHighWatermark(17)
-		if err := l.RaiseStart(18); Code(err) != OffsetOutOfRangeCode {
+		if err := l.RaiseStart(18); Code(err) != kafka.OffsetOutOfRange {
 			t.Errorf("above the high watermark: %v", err)
 		}
 		must(t, l.RaiseStart(12))
 		if d := cmp.Diff([]EpochEntry{{5, 12}, {7, 15}}, l.Epochs()); d != "" {
 			t.Error(d)
 		}
-		if _, err := l.Read(11, 1, 20, true); Code(err) != OffsetOutOfRangeCode {
+		if _, err := l.Read(11, 1, 20, true); Code(err) != kafka.OffsetOutOfRange {
 			t.Errorf("below the start: %v", err)
 		}
 		if got := values(t, l, 12, 20); len(got) != 8 {

@@ -94,7 +94,7 @@ func Code(err error) kafka.ErrorCode {
 	case errors.As(err, &e):
 		return e.Code
 	case errors.As(err, &outOf):
-		return OffsetOutOfRangeCode
+		return kafka.OffsetOutOfRange
 	case errors.As(err, &disk), errors.As(err, &damage):
 		return kafka.KafkaStorageError
 	}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
 // Options are what a topic's configuration says of its logs. The zero value is
@@ -92,7 +94,7 @@ func (l *Log) Append(batches []byte, leaderEpoch int32, now time.Time) (AppendIn
 		return AppendInfo{}, l.failed
 	}
 	if len(batches) == 0 {
-		return AppendInfo{}, refuse(InvalidRecord, "there is no record batch")
+		return AppendInfo{}, refuse(kafka.InvalidRecord, "there is no record batch")
 	}
 	dup, err := l.producers.admit(batches)
 	if err != nil {
@@ -107,7 +109,7 @@ func (l *Log) Append(batches []byte, leaderEpoch int32, now time.Time) (AppendIn
 		var b Batch
 		b, rest, _ = Next(rest) // admit has walked them
 		if int64(b.LastOffsetDelta()) >= math.MaxInt64-next {
-			return AppendInfo{}, refuse(InvalidRecord, "the log's offsets are used up")
+			return AppendInfo{}, refuse(kafka.InvalidRecord, "the log's offsets are used up")
 		}
 		b.setBaseOffset(next)
 		b.setLeaderEpoch(leaderEpoch)
@@ -158,7 +160,7 @@ func ascending(batches []byte) (first, last int64, err error) {
 			return 0, 0, err
 		}
 		if b.BaseOffset() < next {
-			return 0, 0, refuse(CorruptMessage, "a batch at offset %d behind one that ends at %d", b.BaseOffset(), next-1)
+			return 0, 0, refuse(kafka.CorruptMessage, "a batch at offset %d behind one that ends at %d", b.BaseOffset(), next-1)
 		}
 		if next = b.LastOffset() + 1; first < 0 {
 			first, last = b.BaseOffset(), b.LastOffset()

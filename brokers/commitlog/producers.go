@@ -3,6 +3,8 @@ package commitlog
 import (
 	"math"
 	"time"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
 // remembered is how many of a producer's last batches are known again.
@@ -61,10 +63,10 @@ func (p *producer) check(b Batch) error {
 	id := b.ProducerID()
 	switch {
 	case b.ProducerEpoch() < p.epoch:
-		return refuse(InvalidProducerEpoch, "epoch %d of producer id %d is over: it is at %d", b.ProducerEpoch(), id, p.epoch)
+		return refuse(kafka.InvalidProducerEpoch, "epoch %d of producer id %d is over: it is at %d", b.ProducerEpoch(), id, p.epoch)
 	case b.ProducerEpoch() > p.epoch:
 		if b.BaseSequence() != 0 {
-			return refuse(OutOfOrderSequenceNumber, "sequence %d begins epoch %d of producer id %d: 0 does", b.BaseSequence(), b.ProducerEpoch(), id)
+			return refuse(kafka.OutOfOrderSequenceNumber, "sequence %d begins epoch %d of producer id %d: 0 does", b.BaseSequence(), b.ProducerEpoch(), id)
 		}
 		return nil
 	}
@@ -73,7 +75,7 @@ func (p *producer) check(b Batch) error {
 		last = p.recent[p.n-1].last
 	}
 	if !follows(last, b.BaseSequence()) {
-		return refuse(OutOfOrderSequenceNumber, "sequence %d of producer id %d follows %d", b.BaseSequence(), id, last)
+		return refuse(kafka.OutOfOrderSequenceNumber, "sequence %d of producer id %d follows %d", b.BaseSequence(), id, last)
 	}
 	return nil
 }

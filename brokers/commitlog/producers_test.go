@@ -29,14 +29,14 @@ func TestSequences(t *testing.T) {
 	}
 	for what, tries := range map[string][]try{
 		"in order": {{0, 0, 3, 0, 0, false}, {0, 3, 2, 0, 3, false}},
-		"gap":      {{0, 0, 3, 0, 0, false}, {0, 4, 2, OutOfOrderSequenceNumber, 0, false}, {0, 3, 1, 0, 3, false}},
+		"gap":      {{0, 0, 3, 0, 0, false}, {0, 4, 2, kafka.OutOfOrderSequenceNumber, 0, false}, {0, 3, 1, 0, 3, false}},
 		"one of the last five again": {{0, 0, 1, 0, 0, false}, {0, 1, 1, 0, 1, false}, {0, 2, 2, 0, 2, false}, {0, 4, 1, 0, 4, false}, {0, 5, 1, 0, 5, false},
-			{0, 0, 1, 0, 0, true}, {0, 2, 2, 0, 2, true}, {0, 2, 1, OutOfOrderSequenceNumber, 0, false}, {0, 6, 1, 0, 6, false}, {0, 0, 1, OutOfOrderSequenceNumber, 0, false}},
+			{0, 0, 1, 0, 0, true}, {0, 2, 2, 0, 2, true}, {0, 2, 1, kafka.OutOfOrderSequenceNumber, 0, false}, {0, 6, 1, 0, 6, false}, {0, 0, 1, kafka.OutOfOrderSequenceNumber, 0, false}},
 		"unknown begins anywhere":  {{3, 77, 2, 0, 0, false}, {3, 79, 1, 0, 2, false}},
-		"new epoch begins with 0":  {{0, 0, 1, 0, 0, false}, {1, 1, 1, OutOfOrderSequenceNumber, 0, false}, {1, 0, 1, 0, 1, false}, {1, 1, 1, 0, 2, false}},
-		"old epoch":                {{2, 0, 1, 0, 0, false}, {1, 1, 1, InvalidProducerEpoch, 0, false}, {1, 0, 1, InvalidProducerEpoch, 0, false}},
+		"new epoch begins with 0":  {{0, 0, 1, 0, 0, false}, {1, 1, 1, kafka.OutOfOrderSequenceNumber, 0, false}, {1, 0, 1, 0, 1, false}, {1, 1, 1, 0, 2, false}},
+		"old epoch":                {{2, 0, 1, 0, 0, false}, {1, 1, 1, kafka.InvalidProducerEpoch, 0, false}, {1, 0, 1, kafka.InvalidProducerEpoch, 0, false}},
 		"after the last number: 0": {{0, math.MaxInt32, 1, 0, 0, false}, {0, 0, 1, 0, 1, false}, {0, math.MaxInt32, 1, 0, 0, true}},
-		"a batch over the last number": {{0, math.MaxInt32 - 1, 3, 0, 0, false}, {0, 0, 1, OutOfOrderSequenceNumber, 0, false}, {0, 1, 1, 0, 3, false},
+		"a batch over the last number": {{0, math.MaxInt32 - 1, 3, 0, 0, false}, {0, 0, 1, kafka.OutOfOrderSequenceNumber, 0, false}, {0, 1, 1, 0, 3, false},
 			{0, math.MaxInt32 - 1, 3, 0, 0, true}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSequences(t *testing.T) {
 func TestSequencesWithinAnAppend(t *testing.T) {
 	l := New(Options{})
 	bad := append(idempotent(t, 0, 0, 2), idempotent(t, 0, 3, 1)...)
-	if _, err := l.Append(bad, 1, at); Code(err) != OutOfOrderSequenceNumber || l.LogEndOffset() != 0 || l.Producers() != 0 {
+	if _, err := l.Append(bad, 1, at); Code(err) != kafka.OutOfOrderSequenceNumber || l.LogEndOffset() != 0 || l.Producers() != 0 {
 		t.Errorf("%v, LEO %d", err, l.LogEndOffset())
 	}
 	good := append(idempotent(t, 0, 0, 2), idempotent(t, 0, 2, 1)...)
@@ -85,7 +85,7 @@ func TestFollowerKnowsProducers(t *testing.T) {
 	if a, err := f.Append(idempotent(t, 2, 6, 1), 2, at); err != nil || !a.Duplicate || a.BaseOffset != 6 {
 		t.Errorf("%+v %v", a, err)
 	}
-	if _, err := f.Append(idempotent(t, 2, 8, 1), 2, at); Code(err) != OutOfOrderSequenceNumber {
+	if _, err := f.Append(idempotent(t, 2, 8, 1), 2, at); Code(err) != kafka.OutOfOrderSequenceNumber {
 		t.Errorf("%v", err)
 	}
 	must(t, f.TruncateTo(3))

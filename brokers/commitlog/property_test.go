@@ -55,9 +55,9 @@ func (n *naive) judge(b naiveBatch) (kafka.ErrorCode, *naiveBatch) {
 	}
 	switch {
 	case b.epoch < last.epoch:
-		return InvalidProducerEpoch, nil
+		return kafka.InvalidProducerEpoch, nil
 	case b.epoch > last.epoch && b.seq != 0, b.epoch == last.epoch && int64(b.seq) != (int64(last.end)+1)%(1<<31):
-		return OutOfOrderSequenceNumber, nil
+		return kafka.OutOfOrderSequenceNumber, nil
 	}
 	return kafka.NoError, nil
 }
@@ -136,7 +136,7 @@ func (p *pair) append(t *rapid.T) {
 		spec.ProducerID, spec.ProducerEpoch, spec.BaseSequence = b.id, b.epoch, b.seq
 	}
 	encoded, err := spec.Encode(records(count, fmt.Sprint(p.n.end))...)
-	must2(t, err)
+	must(t, err)
 	code, dup := p.n.judge(b)
 	info, err := p.l.Append(encoded, p.leader, at)
 	if Code(err) != code {
@@ -177,11 +177,11 @@ func (p *pair) follow(t *rapid.T) {
 		return
 	}
 	encoded, err := spec.Encode(records(2, "followed")...)
-	must2(t, err)
+	must(t, err)
 	err = p.l.AppendAsFollower(encoded)
 	if spec.BaseOffset < p.n.end {
 		if p.n.start == p.n.end { // the start lies within the batch
-			must2(t, err)
+			must(t, err)
 			p.n.batches, p.n.known = nil, map[int64][]naiveBatch{}
 			p.n.start, p.n.high = spec.BaseOffset, spec.BaseOffset
 		} else if _, ok := err.(*UnexpectedOffset); !ok {
@@ -190,14 +190,8 @@ func (p *pair) follow(t *rapid.T) {
 			return
 		}
 	}
-	must2(t, err)
+	must(t, err)
 	p.keep(naiveBatch{id: -1, base: spec.BaseOffset, last: spec.BaseOffset + 1, leader: p.leader}, encoded)
-}
-
-func must2(t *rapid.T, err error) {
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (p *pair) offset(t *rapid.T) int64 {
@@ -209,12 +203,12 @@ func (p *pair) read(t *rapid.T) {
 	maxBytes, minOne := rapid.IntRange(0, 900).Draw(t, "bytes"), rapid.Bool().Draw(t, "one")
 	got, err := p.l.Read(o, maxBytes, limit, minOne)
 	if outside := o < p.n.start || o > p.n.end; outside {
-		if Code(err) != OffsetOutOfRangeCode {
+		if Code(err) != kafka.OffsetOutOfRange {
 			t.Fatalf("read at %d of %d to %d: %v", o, p.n.start, p.n.end, err)
 		}
 		return
 	}
-	must2(t, err)
+	must(t, err)
 	if want := p.n.read(o, maxBytes, limit, minOne); !bytes.Equal(bytes.Join(got, nil), want) {
 		t.Fatalf("read at %d, %d bytes, below %d: %d bytes, want %d", o, maxBytes, limit, len(bytes.Join(got, nil)), len(want))
 	}
@@ -227,7 +221,7 @@ func (p *pair) retain(t *rapid.T) {
 	keep := rapid.Int64Range(0, 2000).Draw(t, "retention.bytes")
 	before := p.l.Size()
 	freed, err := p.l.Retain(at, keep, NoRetention)
-	must2(t, err)
+	must(t, err)
 	start := p.l.LogStartOffset()
 	if start < p.n.start || start > p.n.high || p.l.Size() != before-freed || freed > 0 && p.l.Size() < keep {
 		t.Fatalf("retention of %d bytes: start %d → %d, HW %d, size %d → %d, freed %d", keep, p.n.start, start, p.n.high, before, p.l.Size(), freed)
@@ -240,17 +234,15 @@ func (p *pair) reopen(t *rapid.T) {
 		return
 	}
 	if rapid.Bool().Draw(t, "clean") {
-		must2(t, p.l.Close())
+		must(t, p.l.Close())
 		p.o.RecoveryPoint = p.n.end
 	} else {
-		for _, s := range p.l.segments { // as after a kill
-			s.close()
-		}
+		kill(p.l)
 		p.o.RecoveryPoint = 0
 	}
 	p.o.LogStartOffset = p.n.start
 	l, err := Open(p.dir, p.o)
-	must2(t, err)
+	must(t, err)
 	p.l = l
 	p.l.SetHighWatermark(p.n.high)
 	// What was there to see of the end is the last batch.
@@ -280,7 +272,7 @@ func (p *pair) agree(t *rapid.T) {
 		t.Fatalf("start %d HW %d LEO %d, want %d %d %d", p.l.LogStartOffset(), p.l.HighWatermark(), p.l.LogEndOffset(), p.n.start, p.n.high, p.n.end)
 	}
 	got, err := p.l.Read(p.n.start, 1<<30, 1<<62, true)
-	must2(t, err)
+	must(t, err)
 	if want := p.n.read(p.n.start, 1<<30, 1<<62, true); !bytes.Equal(bytes.Join(got, nil), want) {
 		t.Fatalf("the records differ: %d bytes, want %d", len(bytes.Join(got, nil)), len(want))
 	}
@@ -317,13 +309,13 @@ func property(t *testing.T, disk bool) {
 		if disk {
 			var err error
 			dir, err = os.MkdirTemp("", "commitlog")
-			must2(t, err)
+			must(t, err)
 			defer os.RemoveAll(dir)
 		}
 		p := newPair(dir)
 		if disk {
 			l, err := Open(dir, p.o)
-			must2(t, err)
+			must(t, err)
 			p.l = l
 			defer func() { p.l.Close() }()
 		}
@@ -331,7 +323,7 @@ func property(t *testing.T, disk bool) {
 			"append": p.append, "append more": p.append, "follow": p.follow, "read": p.read, "retain": p.retain, "reopen": p.reopen,
 			"leader": func(t *rapid.T) {
 				p.leader += int32(rapid.IntRange(1, 2).Draw(t, "by"))
-				must2(t, p.l.AssignEpoch(p.leader, p.l.LogEndOffset()))
+				must(t, p.l.AssignEpoch(p.leader, p.l.LogEndOffset()))
 			},
 			"high watermark": func(t *rapid.T) {
 				p.n.high = max(p.n.start, min(p.n.end, p.offset(t)))
@@ -339,7 +331,7 @@ func property(t *testing.T, disk bool) {
 			},
 			"truncate": func(t *rapid.T) {
 				x := p.offset(t)
-				must2(t, p.l.TruncateTo(x))
+				must(t, p.l.TruncateTo(x))
 				if x < p.n.start && p.l.LogEndOffset() <= x {
 					// What is left of batches below the start is the segments' affair.
 					p.n.batches = slices.DeleteFunc(p.n.batches, func(b naiveBatch) bool { return b.last < p.n.start })
@@ -352,19 +344,19 @@ func property(t *testing.T, disk bool) {
 					return
 				}
 				x := rapid.Int64Range(0, 50).Draw(t, "at")
-				must2(t, p.l.TruncateFullyAndStartAt(x))
+				must(t, p.l.TruncateFullyAndStartAt(x))
 				p.n = naive{start: x, end: x, high: x, known: map[int64][]naiveBatch{}}
 			},
 			"raise": func(t *rapid.T) {
 				x := p.offset(t)
 				err := p.l.RaiseStart(x)
 				if x > p.n.high {
-					if Code(err) != OffsetOutOfRangeCode {
+					if Code(err) != kafka.OffsetOutOfRange {
 						t.Fatalf("raise to %d above %d: %v", x, p.n.high, err)
 					}
 					return
 				}
-				must2(t, err)
+				must(t, err)
 				p.n.start = max(p.n.start, x)
 			},
 			"": p.agree,

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
 // Record is one record with its offset and its time in ms. A nil Key or Value
@@ -71,9 +73,9 @@ func (b Batch) each(buf []byte, bound int, f func(*raw) error) error {
 
 func (b Batch) unpackError(err error, bound int) error {
 	if err == errTooLarge {
-		return refuse(MessageTooLarge, "the records unpack to more than %d bytes", bound)
+		return refuse(kafka.MessageTooLarge, "the records unpack to more than %d bytes", bound)
 	}
-	return refuse(CorruptMessage, "records packed with %s: %v", b.Compression(), err)
+	return refuse(kafka.CorruptMessage, "records packed with %s: %v", b.Compression(), err)
 }
 
 func eachRecord(body []byte, count int, f func(*raw) error) error {
@@ -82,13 +84,13 @@ func eachRecord(body []byte, count int, f func(*raw) error) error {
 		r = raw{index: i}
 		n, at := varint(body)
 		if at <= 0 {
-			return refuseRecord(InvalidRecord, i, "its length is missing: the batch counts %d records", count)
+			return refuseRecord(kafka.InvalidRecord, i, "its length is missing: the batch counts %d records", count)
 		}
 		if n < 0 || n > int64(len(body)-at) {
-			return refuseRecord(InvalidRecord, i, "it says it is %d bytes long, %d are left", n, len(body)-at)
+			return refuseRecord(kafka.InvalidRecord, i, "it says it is %d bytes long, %d are left", n, len(body)-at)
 		}
 		if err := r.read(body[at : at+int(n)]); err != nil {
-			return refuseRecord(InvalidRecord, i, "%v", err)
+			return refuseRecord(kafka.InvalidRecord, i, "%v", err)
 		}
 		if err := f(&r); err != nil {
 			return err
@@ -96,7 +98,7 @@ func eachRecord(body []byte, count int, f func(*raw) error) error {
 		body = body[at+int(n):]
 	}
 	if len(body) > 0 {
-		return refuse(InvalidRecord, "%d bytes are left behind %d records", len(body), count)
+		return refuse(kafka.InvalidRecord, "%d bytes are left behind %d records", len(body), count)
 	}
 	return nil
 }

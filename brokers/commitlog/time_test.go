@@ -67,7 +67,7 @@ func TestOffsetForTimestampAgainstNaive(t *testing.T) {
 				recs = append(recs, Record{Timestamp: ms, Value: make([]byte, 300)})
 			}
 			_, err := l.Append(Encode(recs...), 1, at)
-			must2(t, err)
+			must(t, err)
 		}
 		ts := rapid.Int64Range(0, 51).Draw(t, "ts")
 		want := int64(-1)
@@ -78,7 +78,7 @@ func TestOffsetForTimestampAgainstNaive(t *testing.T) {
 			}
 		}
 		got, ok, err := l.OffsetForTimestamp(ts)
-		must2(t, err)
+		must(t, err)
 		if ok != (want >= 0) || ok && got.Offset != want {
 			t.Fatalf("%d in %v: %+v %v, want %d", ts, all, got, ok, want)
 		}
