@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -38,7 +37,7 @@ func (w *world) directive(d *datadriven.TestData) {
 	case "hold":
 		w.hold = true
 	case "committed":
-		w.committed()
+		w.committed(a.has("reversed"))
 	case "fails":
 		held := w.held
 		w.held, w.hold = nil, false
@@ -85,8 +84,11 @@ func (w *world) load(unfinished bool) {
 	}
 }
 
-func (w *world) committed() {
+func (w *world) committed(reversed bool) {
 	held := w.held
+	if reversed {
+		slices.Reverse(held)
+	}
 	w.held, w.hold = nil, false
 	for _, h := range held {
 		w.commit(h)
@@ -147,10 +149,11 @@ func (w *world) join(a args, who *client, group string) {
 	if a.has("v") || who.version < 0 {
 		who.version = int16(a.num("v", 9))
 	}
+	who.session, who.rebalance = a.dur("session", who.session), a.dur("rebalance", who.rebalance)
 	req := kmsg.NewJoinGroupRequest()
 	req.Version = who.version
 	req.Group, req.MemberID, req.InstanceID, req.ProtocolType = group, who.member, who.instance, a.str("type", "consumer")
-	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = a.ms("session", 10*time.Second), a.ms("rebalance", time.Minute)
+	req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = int32(who.session.Milliseconds()), int32(who.rebalance.Milliseconds())
 	req.Reason = a.opt("reason")
 	for _, p := range strings.FieldsFunc(who.protocols, func(r rune) bool { return r == ',' }) {
 		name, topics, ok := strings.Cut(p, ":")

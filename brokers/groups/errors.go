@@ -1,6 +1,10 @@
 package groups
 
-import "github.com/zkcontroller/zkcontroller/kafka"
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
 
 // The codes of the group protocol, under Kafka's numbers.
 const (
@@ -59,3 +63,6 @@ func commitError(code kafka.ErrorCode) kafka.ErrorCode {
 	}
 	return code
 }
+
+// name gives Kafka's name of a code.
+func name(code kafka.ErrorCode) string { return kerr.TypedErrorForCode(int16(code)).Message }

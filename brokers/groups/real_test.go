@@ -84,7 +84,7 @@ func (r *remote) next(t *testing.T) {
 // it must answer as the files say, and write the same records.
 func TestRealStories(t *testing.T) {
 	zk := real.ZooKeeper(t)
-	k := real.KafkaBroker(t, zk.Addr(), "3.9.1", "offsets.topic.num.partitions=1", "auto.create.topics.enable=false")
+	k := real.KafkaBroker(t, zk.Addr(), "3.9.1", "offsets.topic.num.partitions=1", "auto.create.topics.enable=false", "group.max.size=4")
 	files, err := filepath.Glob("testdata/stories/real/*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("stories: %v, %v", files, err)
@@ -135,7 +135,7 @@ func replay(t *testing.T, addr, file string) {
 		ours.out.Reset()
 		ours.directive(d)
 		switch d.Cmd {
-		case "lead", "load", "unknown":
+		case "lead", "load", "unknown", "options":
 			return d.Expected
 		}
 		theirs.directive(d)
@@ -254,7 +254,7 @@ func bySubject(lines []string) []string {
 }
 
 var (
-	memberID = regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9]*)-([0-9]+|[0-9a-f]{8}-[0-9a-f-]{27})\b`)
+	memberID = regexp.MustCompile(`\b([A-Za-z][A-Za-z0-9]*)-([0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+)\b`)
 	times    = regexp.MustCompile(`(since|expires)=\+[0-9hms.]+`)
 	row      = regexp.MustCompile(` [a-z]+-[0-9]+ [A-Z]`)
 	members  = regexp.MustCompile(`( \[[^\]]*\])+`)

@@ -54,6 +54,7 @@ type world struct {
 	unknown []string // topics
 	clients map[string]*client
 	remote  *remote // asked instead of the coordinator
+	waiting int     // requests without an answer
 	out     strings.Builder
 }
 
@@ -62,8 +63,11 @@ type client struct {
 	name, member string
 	instance     *string
 	generation   int32
-	protocols    string // as last joined with
-	version      int16
+
+	// as it last joined
+	protocols          string
+	session, rebalance time.Duration
+	version            int16
 }
 
 func newWorld(t *testing.T) *world {
@@ -149,11 +153,13 @@ func (w *world) send(who *client, req kmsg.Request, answered func(kmsg.Response)
 	if err := onWire.ReadFrom(req.AppendTo(nil)); err != nil {
 		w.t.Fatalf("%T v%d: %v", req, req.GetVersion(), err)
 	}
+	w.waiting++
 	replies := 0
 	w.do(w.c.Handle(w.now, groups.Request{Request: onWire, ClientID: who.name, ClientHost: "127.0.0.1", Reply: func(r kmsg.Response) {
 		if replies++; replies > 1 {
 			w.t.Fatalf("%T is answered %d times", req, replies)
 		}
+		w.waiting--
 		got := req.ResponseKind()
 		if err := got.ReadFrom(r.AppendTo(nil)); err != nil {
 			w.t.Fatalf("%T v%d: %v", r, r.GetVersion(), err)
@@ -183,24 +189,29 @@ func (w *world) advance(d time.Duration) {
 	w.now = end
 }
 
-// describeBatch prints the records of a batch.
-func describeBatch(t *testing.T, batch []byte) []string {
-	t.Helper()
+// eachRecord calls f for the records of a batch that is not compressed.
+func eachRecord(batch []byte, f func(key, value []byte)) {
 	var b kmsg.RecordBatch
 	if err := b.ReadFrom(batch); err != nil {
-		t.Fatalf("batch: %v", err)
+		panic(err)
 	}
-	var lines []string
 	src := b.Records
 	for range b.NumRecords {
 		var r kmsg.Record
 		n, k := kbin.Varint(src)
 		if err := r.ReadFrom(src[:k+int(n)]); err != nil {
-			t.Fatalf("record: %v", err)
+			panic(err)
 		}
 		src = src[k+int(n):]
-		lines = append(lines, describeRecord(t, r.Key, r.Value))
+		f(r.Key, r.Value)
 	}
+}
+
+// describeBatch prints the records of a batch.
+func describeBatch(t *testing.T, batch []byte) []string {
+	t.Helper()
+	var lines []string
+	eachRecord(batch, func(key, value []byte) { lines = append(lines, describeRecord(t, key, value)) })
 	return lines
 }
 
@@ -228,7 +239,11 @@ func describeRecord(t *testing.T, key, value []byte) string {
 			line += fmt.Sprintf(" metadata=%.20q", v.Metadata)
 		}
 		if v.Version == 1 {
-			line += fmt.Sprintf(" expires=+%s", time.UnixMilli(v.ExpireTimestamp).Sub(start))
+			expires := "none"
+			if v.ExpireTimestamp >= 0 {
+				expires = "+" + time.UnixMilli(v.ExpireTimestamp).Sub(start).String()
+			}
+			line += " expires=" + expires
 		}
 		return line
 	case 2:
@@ -243,8 +258,10 @@ func describeRecord(t *testing.T, key, value []byte) string {
 		if err := v.ReadFrom(value); err != nil {
 			t.Fatal(err)
 		}
-		line := fmt.Sprintf("group %s: v%d type=%q generation=%d protocol=%s leader=%s since=+%s", k.Group, v.Version, v.ProtocolType, v.Generation, text(v.Protocol), text(v.Leader),
-			time.UnixMilli(v.CurrentStateTimestamp).Sub(start))
+		line := fmt.Sprintf("group %s: v%d type=%q generation=%d protocol=%s leader=%s", k.Group, v.Version, v.ProtocolType, v.Generation, text(v.Protocol), text(v.Leader))
+		if v.Version >= 2 {
+			line += fmt.Sprintf(" since=+%s", time.UnixMilli(v.CurrentStateTimestamp).Sub(start))
+		}
 		for _, m := range v.Members {
 			line += fmt.Sprintf(" [%s session=%d rebalance=%d says=%q has=%q", m.MemberID, m.SessionTimeoutMillis, m.RebalanceTimeoutMillis, m.Subscription, m.Assignment)
 			if m.InstanceID != nil {
@@ -274,10 +291,6 @@ func (a args) str(key, def string) string {
 }
 
 func (a args) has(key string) bool { return a.d.HasArg(key) }
-
-func (a args) ms(key string, def time.Duration) int32 {
-	return int32(a.dur(key, def).Milliseconds())
-}
 
 func (a args) dur(key string, def time.Duration) time.Duration {
 	s := a.str(key, "")
@@ -335,7 +348,7 @@ func (a args) pairs() (tps []kafka.TopicPartition, vals []string) {
 
 func (w *world) client(name string) *client {
 	if w.clients[name] == nil {
-		w.clients[name] = &client{name: name, generation: -1, version: -1}
+		w.clients[name] = &client{name: name, generation: -1, version: -1, session: 10 * time.Second, rebalance: time.Minute}
 	}
 	return w.clients[name]
 }

@@ -100,7 +100,7 @@ func (c *Coordinator) sync(now time.Time, g *group, m *member, req *kmsg.SyncGro
 		}
 		if code != kafka.NoError {
 			c.giveUpAssignment(now, g, code)
-			c.maybePrepareRebalance(now, g, "the assignment could not be stored: "+code.String())
+			c.maybePrepareRebalance(now, g, "the assignment could not be stored: "+name(code))
 			return
 		}
 		c.assign(now, g, assignment)
