@@ -508,6 +508,8 @@ func TestGoZooKeeper(t *testing.T) {
 	if e := <-watch; e.Type != zk.EventNodeDataChanged {
 		t.Errorf("after a reconnect the watch tells %v", e)
 	}
+	other.must(zkwire.OpCloseSession, nil)
+	other.gone()
 	res, err := conn.Multi(&zk.CreateRequest{Path: "/b", Acl: acl}, &zk.CheckVersionRequest{Path: "/a", Version: 9})
 	if !errors.Is(err, zk.ErrBadVersion) || len(res) != 2 {
 		t.Errorf("multi: %v, %v", res, err)
