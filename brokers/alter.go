@@ -118,7 +118,7 @@ func (b *Broker) propagate(now time.Time) {
 // ask hands the request in flight to the controller, if one is known.
 func (b *Broker) ask(now time.Time) {
 	controller, ok := b.controller()
-	if !ok {
+	if !ok || b.faults.cut[controller.ID] {
 		b.alter.lookupAt = now.Add(controllerLookup)
 		return
 	}

@@ -37,6 +37,7 @@ type member struct {
 type condition struct {
 	paused bool
 	behind time.Duration
+	rate   int64     // bytes a second, with logs; 0: no bound
 	since  time.Time // of the last pause or resume
 }
 

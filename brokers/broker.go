@@ -3,6 +3,7 @@ package brokers
 import (
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -51,8 +52,9 @@ type Broker struct {
 
 	controllerEpoch int32 // the highest seen
 	partitions      map[kafka.TopicPartition]*partition
-	disk            map[kafka.TopicPartition]kafka.TopicID // the logs: they outlive the process
-	waiting         []Control                              // until registered, or while the broker hangs
+	disk            map[kafka.TopicPartition]*stored // the logs: they outlive the process
+	waiting         []Control                        // until registered, or while the broker hangs
+	offline         int                              // partitions whose log directory failed
 
 	announcer  *isrnotify.Propagator
 	announcing bool
@@ -65,6 +67,26 @@ type Broker struct {
 	goodbye    goodbye
 	counters   Counters
 	out        []Effect
+
+	// With LogOptions.
+	now           time.Time // of this step
+	configs       *topicConfigs
+	topics        map[string]*topicState // of what is hosted
+	wantConfigs   []string               // to be read
+	unconfigured  []Event                // wait for it
+	early         []Event                // of clients, until registered
+	alarms        alarms
+	suspects      []*partition // led, and perhaps a member of the ISR is behind
+	woken         []*partition
+	fetchers      map[fetcherID]*fetcher
+	wokenFetchers []*fetcher
+	local         map[*FetchRequest]*delayedFetch // of followers in this process
+	dirty         []dirtyLog
+	checkpointAt  time.Time // on its grid; zero before the first LeaderAndIsr
+	retainAt      time.Time
+	cleanAt       time.Time
+	perDir        []int // logs
+	deadDirs      []bool
 }
 
 // New makes a broker that is down. A nil board means that no other broker of
@@ -74,7 +96,7 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	if opts.Replication == nil {
+	if opts.Logs == nil && opts.Replication == nil {
 		opts.Replication = func(view View) Replication { return newPaced(opts.CatchUp, opts.ReplicaLagTimeMax, view) }
 	}
 	if logs == nil {
@@ -83,7 +105,10 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 		logs = quiet
 	}
 	b := &Broker{opts: opts, does: behaviourOf(opts), log: logs, board: board, cache: newMetadataCache(),
-		disk: map[kafka.TopicPartition]kafka.TopicID{}}
+		disk: map[kafka.TopicPartition]*stored{}}
+	if opts.Logs != nil {
+		b.configs = &topicConfigs{defaults: opts.Logs.Topic}
+	}
 	b.forget()
 	return b, nil
 }
@@ -91,6 +116,7 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 // forget is what a process loses when it ends (spec/broker.md §1.7). The logs stay.
 func (b *Broker) forget() {
 	b.partitions = map[kafka.TopicPartition]*partition{}
+	b.offline = 0
 	b.controllerEpoch, b.epoch, b.registered = 0, 0, false
 	b.registrar = &registrar{opts: b.opts, does: b.does}
 	b.attempts, b.registerAt = 0, time.Time{}
@@ -101,7 +127,19 @@ func (b *Broker) forget() {
 	b.goodbye = goodbye{}
 	b.faults.forget()
 	b.cache.clear()
-	b.repl = b.opts.Replication(b.view)
+	if b.opts.Logs == nil {
+		b.repl = b.opts.Replication(b.view)
+		return
+	}
+	b.repl = logged{b}
+	b.releaseLogs()
+	b.topics = map[string]*topicState{}
+	b.wantConfigs, b.unconfigured, b.early = nil, nil, nil
+	b.alarms = alarms{}
+	b.suspects, b.woken = nil, nil
+	b.fetchers, b.wokenFetchers = map[fetcherID]*fetcher{}, nil
+	b.local = map[*FetchRequest]*delayedFetch{}
+	b.dirty, b.checkpointAt, b.retainAt, b.cleanAt = nil, time.Time{}, time.Time{}, time.Time{}
 }
 
 // ID is the broker's id.
@@ -120,10 +158,26 @@ func (b *Broker) fields() logrus.Fields { return logrus.Fields{"broker_id": b.op
 // Step lets ev happen (nil: nothing but time), then all that is due at now, and
 // gives what is to be done, in order.
 func (b *Broker) Step(now time.Time, ev Event) []Effect {
-	if ev != nil {
+	if ev == nil {
+		return b.StepAll(now, nil)
+	}
+	return b.StepAll(now, []Event{ev})
+}
+
+// StepAll is Step for several events. What waits for one of them is looked at
+// once, when all have happened.
+func (b *Broker) StepAll(now time.Time, evs []Event) []Effect {
+	now = now.Add(b.faults.skew)
+	b.now = now
+	for _, ev := range evs {
 		ev.apply(b, now)
 	}
 	b.due(now)
+	if b.opts.Logs != nil {
+		b.wakeAll(now)
+		b.runFetchers(now)
+		b.flushConfigs()
+	}
 	b.flushWrites()
 	out := b.out
 	b.out = nil
@@ -146,6 +200,9 @@ func (b *Broker) due(now time.Time) {
 	}
 	for _, r := range b.repl.Due(now) {
 		b.fetched(now, r)
+	}
+	if b.opts.Logs != nil {
+		b.logsDue(now)
 	}
 	if reached(b.shrinkAt, now) {
 		b.shrinkAt = next(b.shrinkAt, b.does.shrinkPeriod(b.opts.ReplicaLagTimeMax), now)
@@ -180,20 +237,54 @@ func (b *Broker) Deadline() (time.Time, bool) {
 	if b.phase == down {
 		return time.Time{}, false
 	}
-	all := []time.Time{b.shrinkAt, b.registerAt, b.alter.lookupAt, b.alter.retryAt, b.goodbye.retryAt}
-	if b.does.profile != ProfileC {
-		all = append(all, b.checkAt)
-	}
-	if at, ok := b.repl.Next(); ok {
-		all = append(all, at)
-	}
 	var first time.Time
-	for _, at := range all {
+	sooner := func(at time.Time) {
 		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
 			first = at
 		}
 	}
-	return first, !first.IsZero()
+	sooner(b.shrinkAt)
+	sooner(b.registerAt)
+	sooner(b.alter.lookupAt)
+	sooner(b.alter.retryAt)
+	sooner(b.goodbye.retryAt)
+	if b.does.profile != ProfileC {
+		sooner(b.checkAt)
+	}
+	if at, ok := b.repl.Next(); ok {
+		sooner(at)
+	}
+	if at, ok := b.alarms.next(); ok {
+		sooner(at)
+	}
+	if len(b.dirty) > 0 {
+		sooner(b.checkpointAt)
+	}
+	sooner(b.retainAt)
+	sooner(b.cleanAt)
+	return first.Add(-b.faults.skew), !first.IsZero()
+}
+
+// logsDue runs what time brings to logs and to those who wait for them.
+func (b *Broker) logsDue(now time.Time) {
+	for a := b.alarms.due(now); a != nil; a = b.alarms.due(now) {
+		a.ring(b, now)
+	}
+	b.wakeAll(now) // appends and fetches come before the periodic tasks
+	if len(b.dirty) > 0 && reached(b.checkpointAt, now) {
+		b.checkpoint()
+	}
+	if reached(b.retainAt, now) {
+		b.retainAt = next(b.retainAt, b.opts.Logs.RetentionCheck, now)
+		b.retain(now)
+	}
+	if reached(b.cleanAt, now) {
+		rest := cleanerRest
+		if b.clean(now) {
+			rest = time.Second
+		}
+		b.cleanAt = now.Add(rest)
+	}
 }
 
 // flushWrites sends the direct writes of one step together.
@@ -213,6 +304,13 @@ func (Start) apply(b *Broker, now time.Time) {
 	b.announcer = isrnotify.NewPropagator(b.opts.Announcements, now)
 	b.checkAt, b.shrinkAt = now, now // both tasks run at once, then every period
 	b.board.process(b.opts.ID, true, now)
+	if b.opts.Logs != nil {
+		b.retainAt = now.Add(firstCleanup)
+		if err := b.loadLogs(); err != nil {
+			b.fail(err, now)
+			return
+		}
+	}
 	b.emit(SetListening{Open: !b.faults.refusing})
 	b.register()
 }
@@ -232,6 +330,11 @@ func (e registered) apply(b *Broker, now time.Time) {
 		if b.phase == starting {
 			b.phase = running
 			b.serveWaiting(now)
+			early := b.early
+			b.early = nil
+			for _, ev := range early {
+				ev.apply(b, now)
+			}
 		}
 		return
 	}
@@ -268,6 +371,17 @@ func (b *Broker) fail(err error, now time.Time) {
 
 // die ends the process: memory is lost, the port shut.
 func (b *Broker) die(now time.Time) {
+	for _, f := range b.local {
+		f.hangUp()
+	}
+	for _, ev := range slices.Concat(b.early, b.faults.held) {
+		if e, ok := ev.(peerRequest); ok {
+			e.hangUp()
+		}
+	}
+	for _, f := range b.fetchers {
+		b.interrupt(f)
+	}
 	b.phase = down
 	b.run++
 	b.forget()
@@ -303,6 +417,9 @@ func (e Control) apply(b *Broker, now time.Time) {
 		return
 	case b.phase == starting || b.faults.hanging:
 		b.waiting = append(b.waiting, e)
+		return
+	case b.faults.cut[controllerOf(e.Request)]:
+		b.faults.held = append(b.faults.held, e)
 		return
 	}
 	e.Reply(b.handle(now, e.Request))
@@ -345,6 +462,9 @@ func (b *Broker) leaderAndISR(now time.Time, r *control.LeaderAndISRRequest) con
 		return whole(code)
 	}
 	b.controllerEpoch = epoch
+	if b.checkpointAt.IsZero() {
+		b.checkpointAt = now
+	}
 	if code := wholeRequestError(r); code != kafka.NoError {
 		return whole(code)
 	}
@@ -360,7 +480,7 @@ func (b *Broker) leaderAndISR(now time.Time, r *control.LeaderAndISRRequest) con
 		case becomeFollower:
 			followers = append(followers, s)
 		case storeTopicID:
-			if _, hasLog := b.disk[s.TopicPartition]; !hasLog {
+			if b.disk[s.TopicPartition] == nil {
 				return whole(kafka.NotLeaderOrFollower) // spec/control-plane.md §1.7: leader epoch -1 on a new partition
 			}
 			identified = append(identified, s)
@@ -389,36 +509,43 @@ func (b *Broker) host(tp kafka.TopicPartition) *partition {
 	p := b.partitions[tp]
 	if p == nil {
 		p = newPartition(tp)
-		p.topicID = b.disk[tp]
+		if st := b.disk[tp]; st != nil {
+			p.topicID = st.id
+		}
 		b.partitions[tp] = p
 	}
 	return p
 }
 
 func (b *Broker) identify(p *partition, id kafka.TopicID) {
+	st := b.store(p.tp)
 	if !id.IsZero() {
 		p.topicID = id
 	}
-	b.disk[p.tp] = p.topicID
+	if st.id != p.topicID && st.log != nil && len(b.logDirs()) > 0 {
+		if err := writeTopicID(filepath.Join(b.logDirs()[st.dir], p.tp.String()), p.topicID); err != nil {
+			b.storageFailed(b.now, p, err)
+		}
+	}
+	st.id = p.topicID
+	p.stored = st
 }
 
 // openLog makes the log if it is missing. With a failed log directory only a
 // partition that is new may be created (spec/controller.md §6.8).
 func (b *Broker) openLog(p *partition, s *control.PartitionState) kafka.ErrorCode {
-	if _, ok := b.disk[p.tp]; !ok && !s.IsNew && b.anyOffline() {
+	if b.disk[p.tp] == nil && !s.IsNew && b.offline > 0 {
 		return kafka.KafkaStorageError
 	}
 	b.identify(p, s.TopicID)
-	return kafka.NoError
-}
-
-func (b *Broker) anyOffline() bool {
-	for _, p := range b.partitions {
-		if p.offline {
-			return true
-		}
+	if b.opts.Logs == nil {
+		return kafka.NoError
 	}
-	return false
+	if err := b.openStored(p); err != nil {
+		b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithError(err).Error("log cannot be opened")
+		return kafka.KafkaStorageError
+	}
+	return kafka.NoError
 }
 
 func (b *Broker) becomeLeader(now time.Time, s *control.PartitionState) kafka.ErrorCode {
@@ -428,6 +555,11 @@ func (b *Broker) becomeLeader(now time.Time, s *control.PartitionState) kafka.Er
 	}
 	taken, newLeader := p.makeLeader(s, b.opts.ID, b.does.partitionEpochGuard)
 	if !taken {
+		return kafka.NoError
+	}
+	if b.opts.Logs != nil {
+		b.lead(now, p, newLeader)
+		b.logTransition(p)
 		return kafka.NoError
 	}
 	b.board.unfollow(b.opts.ID, p.tp, now)
@@ -450,11 +582,17 @@ func (b *Broker) becomeFollower(now time.Time, s *control.PartitionState) (code 
 			WithField("leader_epoch", s.LeaderEpoch).Error("cannot follow a leader that is not alive in the metadata cache")
 		return kafka.NoError, false
 	}
+	before := *p
 	if !p.makeFollower(s, b.does.partitionEpochGuard) {
 		return kafka.NoError, false
 	}
 	b.repl.Unlead(p.tp)
 	p.fetching = b.phase == running // a leaver starts no fetchers
+	if b.opts.Logs != nil {
+		b.followLeader(now, p, &before)
+		b.logTransition(p)
+		return kafka.NoError, false
+	}
 	if !p.fetching {
 		b.board.unfollow(b.opts.ID, p.tp, now)
 	}
@@ -532,10 +670,16 @@ func (b *Broker) stopReplica(now time.Time, r *control.StopReplicaRequest) contr
 func (b *Broker) stop(now time.Time, p *partition, s control.StopPartition) {
 	if p != nil {
 		p.fetching = false
-		b.board.unfollow(b.opts.ID, p.tp, now)
+		if b.opts.Logs != nil {
+			b.stopFollowing(p)
+			b.rouse(p, wakeFetches|wakeProduces|wakeDeletes)
+		} else {
+			b.board.unfollow(b.opts.ID, p.tp, now)
+		}
 	}
 	if s.Delete {
 		b.repl.Unlead(s.TopicPartition)
+		b.deleteLog(s.TopicPartition, p)
 		delete(b.partitions, s.TopicPartition)
 		delete(b.disk, s.TopicPartition)
 	}

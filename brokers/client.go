@@ -53,7 +53,10 @@ type FetchRequest struct {
 	MinBytes     int
 	MaxBytes     int  // over all rows; the first batch comes whole even above it
 	Committed    bool // read_committed: up to the last stable offset
+	FromFollower bool // a consumer that a follower may answer, too (Fetch v11 and later)
 	Rows         []FetchRow
+
+	prolong bool // a follower in this process: with nothing to tell, the wait goes on
 }
 
 // FetchRow asks for one partition.
@@ -65,6 +68,8 @@ type FetchRow struct {
 	LeaderEpoch      int32 // the one the sender knows; -1: not told
 	LastFetchedEpoch int32 // -1: not told, then divergence is not looked for
 	MaxBytes         int
+
+	highWatermark int64 // what a follower in this process knows
 }
 
 // FetchResult answers one row. Records are whole batches, to be read only.
@@ -116,4 +121,25 @@ type EpochAnswer struct {
 	Error     kafka.ErrorCode
 	Epoch     int32
 	EndOffset int64
+}
+
+// LowWatermark answers DeleteRecords for one partition: the smallest offset that
+// any live replica still has, -1 with an error.
+type LowWatermark struct {
+	Error  kafka.ErrorCode
+	Offset int64
+}
+
+// LogDir answers DescribeLogDirs for one log directory.
+type LogDir struct {
+	Path  string // "memory" without log.dirs
+	Error kafka.ErrorCode
+	Logs  []LogDirRow // sorted
+}
+
+// LogDirRow is one log in it.
+type LogDirRow struct {
+	Partition kafka.TopicPartition
+	Size      int64 // bytes
+	Lag       int64 // how far the log's end is behind the high watermark; never negative
 }

@@ -26,6 +26,8 @@ const (
 	atOnce       lane = iota // the process itself: never blocks
 	toZooKeeper              // may take as long as ZooKeeper is away
 	toController             // may take as long as the controller is away
+	toDisk                   // may take as long as the disk is busy
+	toLeader                 // a request to another broker; each has a way of its own
 )
 
 // run ties an effect and its answer to one life of the process: what arrives
@@ -81,6 +83,48 @@ type (
 		Request    *AlterPartitionRequest
 		run        run
 	}
+	// ReadTopicConfigs reads the nodes of topics below /config/topics.
+	ReadTopicConfigs struct {
+		Topics []string
+		run    run
+	}
+	// WriteCheckpoint writes a log directory's files of offsets; a nil map leaves
+	// its file alone.
+	WriteCheckpoint struct {
+		Dir                                    string
+		HighWatermarks, Starts, RecoveryPoints map[kafka.TopicPartition]int64
+		last                                   bool // the process ends
+		run                                    run
+	}
+	// Asking is common to the requests that a follower sends to a leader.
+	Asking struct {
+		Leader  kafka.BrokerID
+		To      kafka.Broker // as the metadata cache has it; without endpoints if it has not
+		run     run
+		fetcher *fetcher
+		turn    int
+	}
+	// FetchFrom fetches from a leader.
+	FetchFrom struct {
+		Asking
+		Request *FetchRequest
+	}
+	// AskEpochEnds asks a leader where epochs end.
+	AskEpochEnds struct {
+		Asking
+		Queries []EpochQuery
+	}
+	// AskOffsets asks a leader for both ends of its logs.
+	AskOffsets struct {
+		Asking
+		Queries []OffsetQuery
+	}
+	// InterruptFetch ends the wait of a FetchFrom at a leader in this process. It
+	// does nothing about others, which end by themselves.
+	InterruptFetch struct {
+		Leader  kafka.BrokerID
+		request *FetchRequest
+	}
 	// AskControlledShutdown tells the controller that we leave. With FromZooKeeper
 	// the controller is found there, as brokers up to 2.8 do.
 	AskControlledShutdown struct {
@@ -104,6 +148,45 @@ func (Announce) lane() lane              { return toZooKeeper }
 func (NotifyLogDirFailure) lane() lane   { return toZooKeeper }
 func (AskAlterPartition) lane() lane     { return toController }
 func (AskControlledShutdown) lane() lane { return toController }
+func (ReadTopicConfigs) lane() lane      { return toZooKeeper }
+func (FetchFrom) lane() lane             { return toLeader }
+func (AskEpochEnds) lane() lane          { return toLeader }
+func (AskOffsets) lane() lane            { return toLeader }
+func (InterruptFetch) lane() lane        { return toLeader }
+
+// lane: the last checkpoint is written before the session is closed.
+func (w WriteCheckpoint) lane() lane {
+	if w.last {
+		return atOnce
+	}
+	return toDisk
+}
+
+// leaderEffect is a request to a leader, whose address is filled in last.
+type leaderEffect interface {
+	Effect
+	to(kafka.Broker) Effect
+}
+
+func (e FetchFrom) to(b kafka.Broker) Effect    { e.To = b; return e }
+func (e AskEpochEnds) to(b kafka.Broker) Effect { e.To = b; return e }
+func (e AskOffsets) to(b kafka.Broker) Effect   { e.To = b; return e }
+
+// Answer is the event that answers it, for those who carry it out themselves. An
+// error means that no answer came.
+func (e FetchFrom) Answer(results []FetchResult, err error) Event {
+	return fetched{Asking: e.Asking, results: results, err: err}
+}
+
+// Answer is as FetchFrom's.
+func (e AskEpochEnds) Answer(answers []EpochAnswer, err error) Event {
+	return epochEndsAnswered{Asking: e.Asking, answers: answers, err: err}
+}
+
+// Answer is as FetchFrom's.
+func (e AskOffsets) Answer(answers []OffsetAnswer, err error) Event {
+	return offsetsAnswered{Asking: e.Asking, queries: e.Queries, answers: answers, err: err}
+}
 
 type (
 	// Start begins the process's life: the port, then the registration.
@@ -162,5 +245,33 @@ type (
 		code      kafka.ErrorCode
 		remaining []kafka.TopicPartition
 		err       error
+	}
+	topicConfigsRead struct {
+		run    run
+		topics []string
+		sets   []map[string]string // in the order of topics
+		err    error
+	}
+	checkpointWritten struct {
+		run run
+		dir string
+		err error
+	}
+	fetched struct {
+		Asking
+		results []FetchResult
+		err     error
+		held    bool // by a fault, once
+	}
+	epochEndsAnswered struct {
+		Asking
+		answers []EpochAnswer
+		err     error
+	}
+	offsetsAnswered struct {
+		Asking
+		queries []OffsetQuery
+		answers []OffsetAnswer
+		err     error
 	}
 )

@@ -23,8 +23,13 @@ type FaultRequest struct {
 	// Partitions as topic-partition; none is all. For pause, resume, slow,
 	// answer and fail-log-dir.
 	Partitions []string `json:"partitions,omitempty"`
-	// DelayMS is how far a slow follower stays behind.
+	// DelayMS is how far a slow follower stays behind, or with skew by how much the
+	// broker's clock is wrong; that may be negative.
 	DelayMS int64 `json:"delay_ms,omitempty"`
+	// BytesPerSecond, with slow: how fast followers copy, where there are logs.
+	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
+	// Peer, with cut and mend: the broker at the other end.
+	Peer *kafka.BrokerID `json:"peer,omitempty"`
 	// API, with answer: LeaderAndIsr, UpdateMetadata or StopReplica; "" is all three.
 	API string `json:"api,omitempty"`
 	// Error, with answer: Kafka's name of the code.
@@ -45,7 +50,11 @@ type FaultResponse struct {
 var FaultOps = []struct{ Op, Does string }{
 	{"pause", "fetchers stand still"},
 	{"resume", "fetchers go on at full speed"},
-	{"slow", "fetchers stay delay_ms behind; more than replica.lag.time.max.ms keeps them out of the ISR"},
+	{"slow", "fetchers stay delay_ms behind, or copy no more than bytes_per_second; more than replica.lag.time.max.ms keeps them out of the ISR"},
+	{"cut", "nothing passes between this broker and peer, fetches and control requests alike"},
+	{"mend", "it does again, with peer or, without one, with all"},
+	{"skew", "the broker's clock is delay_ms fast"},
+	{"bounce", "kill, then restart at once"},
 	{"kill", "the process ends: port shut, session closed at once"},
 	{"crash", "the process ends: port shut, session left to its timeout"},
 	{"restart", "a killed or crashed process starts again; its logs are still there"},
@@ -56,7 +65,7 @@ var FaultOps = []struct{ Op, Does string }{
 	{"unhang", "they are, those that waited first"},
 	{"answer", "control requests are not carried out but answered with an error"},
 	{"fail-log-dir", "partitions go offline, and the controller is told"},
-	{"clear", "answer and hang, and faults set on followers here, end"},
+	{"clear", "answer, hang, cut and skew, and faults set on followers here, end"},
 	{"status", "nothing; gives the state"},
 }
 
@@ -72,6 +81,13 @@ type faults struct {
 	hanging   bool
 	answers   []*wrongAnswer
 	followers map[kafka.BrokerID]condition // as seen by us, leading
+
+	// With logs.
+	all  condition                          // of our own fetchers
+	some map[kafka.TopicPartition]condition // overrides all
+	cut  map[kafka.BrokerID]bool            // no way to and from these
+	held []Event                            // what came from paused followers, and from brokers behind a cut
+	skew time.Duration                      // of our clock
 }
 
 // wrongAnswer is one fault of kind answer.
@@ -82,7 +98,10 @@ type wrongAnswer struct {
 	times      int                    // left; negative is forever
 }
 
-func (f *faults) forget() { *f = faults{followers: map[kafka.BrokerID]condition{}} }
+// forget ends the faults with the process, but for the clock's, which is the machine's.
+func (f *faults) forget() {
+	*f = faults{followers: map[kafka.BrokerID]condition{}, some: map[kafka.TopicPartition]condition{}, cut: map[kafka.BrokerID]bool{}, skew: f.skew}
+}
 
 // answer gives the wrong answer to a request, if one is due. Partitions that
 // the fault does not name are answered NONE, and nothing is carried out.
@@ -148,8 +167,11 @@ func (r FaultRequest) parse() (fault, error) {
 		}
 		f.tps = append(f.tps, tp)
 	}
-	if r.DelayMS < 0 || r.Op == "slow" && r.DelayMS == 0 {
+	if r.DelayMS < 0 && r.Op != "skew" || r.Op == "slow" && r.DelayMS == 0 && r.BytesPerSecond <= 0 {
 		return f, fmt.Errorf("delay_ms %d: want a positive number of milliseconds", r.DelayMS)
+	}
+	if r.Op == "cut" && r.Peer == nil {
+		return f, fmt.Errorf("peer is missing: name the broker at the other end")
 	}
 	if r.Op != "answer" {
 		return f, nil
@@ -214,6 +236,17 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 		}
 		b.emit(OpenSession{})
 		Start{}.apply(b, now)
+	case "bounce":
+		b.die(now)
+		b.emit(CloseSession{})
+		b.emit(OpenSession{})
+		Start{}.apply(b, now)
+	case "cut":
+		b.cutOff(now, *f.Peer)
+	case "mend":
+		b.mend(now, f.Peer)
+	case "skew":
+		b.faults.skew = time.Duration(f.DelayMS) * time.Millisecond
 	case "expire-session":
 		b.emit(ExpireSession{})
 	case "refuse", "accept":
@@ -230,9 +263,11 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 		}
 		b.faults.answers = append(b.faults.answers, &wrongAnswer{kind: f.kind, code: f.code, partitions: f.tps, times: times})
 	case "fail-log-dir":
-		b.failLogDir(f.tps)
+		b.failLogDir(now, f.tps)
 	case "clear":
 		b.faults.answers = nil
+		b.faults.skew = 0
+		b.mend(now, nil)
 		for _, id := range slices.Sorted(maps.Keys(b.faults.followers)) {
 			b.faults.followers[id] = condition{since: now} // it has to catch up from here
 			b.repl.Changed(now, id, nil)
@@ -272,22 +307,29 @@ func (b *Broker) disturbFetching(now time.Time, f fault) {
 			if c.paused {
 				c.since = now
 			}
-			c.paused, c.behind = false, time.Duration(f.DelayMS)*time.Millisecond
+			c.paused, c.behind, c.rate = false, time.Duration(f.DelayMS)*time.Millisecond, f.BytesPerSecond
 		}
 	}
-	if f.Follower == nil {
+	if f.Follower == nil && b.opts.Logs == nil {
 		b.board.condition(b.opts.ID, f.tps, change)
+		return
+	}
+	if f.Follower == nil {
+		b.disturbOwn(f.tps, change)
 		return
 	}
 	c := b.faults.followers[*f.Follower]
 	change(&c)
 	b.faults.followers[*f.Follower] = c
 	b.repl.Changed(now, *f.Follower, nil)
+	if b.opts.Logs != nil {
+		b.disturbFollower(now, *f.Follower, c)
+	}
 }
 
 // failLogDir takes partitions offline, all of them if none are named
 // (spec/broker.md §1.9): they forget everything and answer KAFKA_STORAGE_ERROR.
-func (b *Broker) failLogDir(tps []kafka.TopicPartition) {
+func (b *Broker) failLogDir(now time.Time, tps []kafka.TopicPartition) {
 	if len(tps) == 0 {
 		for tp := range b.partitions {
 			tps = append(tps, tp)
@@ -299,10 +341,30 @@ func (b *Broker) failLogDir(tps []kafka.TopicPartition) {
 		if p == nil {
 			continue
 		}
+		if !p.offline {
+			b.offline++
+		}
 		b.repl.Unlead(tp)
+		if b.opts.Logs != nil {
+			b.goOffline(now, p)
+			continue
+		}
 		b.board.unfollow(b.opts.ID, tp, time.Time{})
 		*p = *newPartition(tp)
 		p.offline = true
 	}
 	b.emit(NotifyLogDirFailure{Broker: b.opts.ID, run: b.run})
+}
+
+// controllerOf gives who sent a control request.
+func controllerOf(r control.Request) kafka.BrokerID {
+	switch r := r.(type) {
+	case *control.LeaderAndISRRequest:
+		return r.ControllerID
+	case *control.UpdateMetadataRequest:
+		return r.ControllerID
+	case *control.StopReplicaRequest:
+		return r.ControllerID
+	}
+	return kafka.NoController
 }

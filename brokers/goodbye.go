@@ -75,6 +75,9 @@ func (b *Broker) goodbyeDue(now time.Time) {
 // leave ends the process in good order. The registration goes last, with the
 // session; changes not announced yet are lost, as in Kafka.
 func (b *Broker) leave(now time.Time) {
+	if b.opts.Logs != nil {
+		b.closeLogs()
+	}
 	b.die(now)
 	b.emit(CloseSession{})
 	b.emit(Exit{})

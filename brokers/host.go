@@ -42,6 +42,7 @@ func (h *Host) Add(opts Options, w World) (*Node, error) {
 		return nil, err
 	}
 	n := NewNode(b, w)
+	n.peers = h.Node
 	h.nodes = append(h.nodes, n)
 	slices.SortFunc(h.nodes, func(a, b *Node) int { return cmp.Compare(a.ID(), b.ID()) })
 	return n, nil

@@ -12,21 +12,78 @@ type Counters struct {
 	ISRShrinks       int `json:"isr_shrinks"`
 	ISRExpands       int `json:"isr_expands"`
 	FailedISRUpdates int `json:"failed_isr_updates"`
+
+	MessagesIn           int64 `json:"messages_in"`
+	BytesIn              int64 `json:"bytes_in"`
+	BytesOut             int64 `json:"bytes_out"` // to clients
+	ReplicationBytesIn   int64 `json:"replication_bytes_in"`
+	ProduceExpires       int   `json:"produce_expires"` // rows of acks=all that timed out
+	FollowerFetchExpires int   `json:"follower_fetch_expires"`
+	ConsumerFetchExpires int   `json:"consumer_fetch_expires"`
+	FlappingHints        int   `json:"flapping_hints"`
 }
 
 // shrinkAll is one run of Kafka's isr-expiration task (spec/broker.md §3).
 func (b *Broker) shrinkAll(now time.Time) {
 	var tps []kafka.TopicPartition
-	for tp, p := range b.partitions {
+	look := func(p *partition) {
 		if len(b.outOfSync(now, p)) > 0 {
-			tps = append(tps, tp)
+			tps = append(tps, p.tp)
 		}
+	}
+	if b.opts.Logs == nil {
+		for _, p := range b.partitions {
+			look(p)
+		}
+	} else {
+		b.eachSuspect(look)
 	}
 	kafka.SortPartitions(tps)
 	for _, tp := range tps {
 		p := b.partitions[tp]
-		b.submit(now, p, p.proposeShrink(b.outOfSync(now, p)))
+		gone := b.outOfSync(now, p)
+		change := p.proposeShrink(gone)
+		change.cause = b.whyOut(now, p, gone)
+		b.submit(now, p, change)
 	}
+}
+
+// suspect notes that a member of the ISR may be behind, so that the shrink check
+// need not walk the partitions where nobody is.
+func (b *Broker) suspect(p *partition) {
+	if !p.suspected && len(p.isr.isr) > 1 {
+		p.suspected = true
+		b.suspects = append(b.suspects, p)
+	}
+}
+
+// eachSuspect visits the partitions where somebody may have fallen out, and
+// forgets those where all members of the ISR are at the log's end.
+func (b *Broker) eachSuspect(look func(*partition)) {
+	kept := b.suspects[:0]
+	for _, p := range b.suspects {
+		if p.suspected = b.partitions[p.tp] == p && p.role == leader && !p.offline && b.mayShrink(p); p.suspected {
+			kept = append(kept, p)
+			look(p)
+		}
+	}
+	clear(b.suspects[len(kept):])
+	b.suspects = kept
+}
+
+func (b *Broker) mayShrink(p *partition) bool {
+	if !b.does.equalEndsStay {
+		return len(p.isr.isr) > 1
+	}
+	for _, id := range p.isr.isr {
+		if id == b.opts.ID {
+			continue
+		}
+		if r := p.remote(id); r == nil || r.end != p.log.LogEndOffset() {
+			return true
+		}
+	}
+	return false
 }
 
 // outOfSync gives whom a leader takes out now: nobody while a change is in
@@ -51,7 +108,9 @@ func (b *Broker) fetched(now time.Time, r kafka.PartitionReplica) {
 		return
 	}
 	if b.mayJoin(now, p, r.Broker) {
-		b.submit(now, p, p.proposeExpand(r.Broker))
+		change := p.proposeExpand(r.Broker)
+		change.cause = b.whyIn(p, r.Broker)
+		b.submit(now, p, change)
 	}
 	if !slices.Contains(p.isr.isr, r.Broker) {
 		b.repl.Watch(now.Add(b.opts.ReplicaFetchWait), p.tp, r.Broker)
@@ -60,7 +119,7 @@ func (b *Broker) fetched(now time.Time, r kafka.PartitionReplica) {
 
 func (b *Broker) mayJoin(now time.Time, p *partition, id kafka.BrokerID) bool {
 	return p.isr.pending == nil && !slices.Contains(p.isr.isr, id) &&
-		(!b.does.joinersMustLive || b.cache.Alive(id)) && b.repl.MayJoin(now, p.tp, id)
+		b.eligible(id) && b.repl.MayJoin(now, p.tp, id)
 }
 
 // submit puts a change in flight (spec/broker.md §5).
@@ -93,9 +152,12 @@ func (b *Broker) commit(now time.Time, p *partition, change *proposal, got kafka
 	}
 	b.mark(change.kind)
 	log.WithField("from", change.committed).WithField("isr", got.ISR).WithField("leader_epoch", got.LeaderEpoch).
-		WithField("zk_version", got.ZKVersion).Info("ISR changed")
+		WithField("zk_version", got.ZKVersion).WithField("cause", change.cause).Info("ISR changed")
 	p.isr = isrState{isr: got.ISR}
 	p.partitionEpoch = got.ZKVersion
+	if p.log != nil {
+		b.committed(now, p, change)
+	}
 	for _, id := range change.committed {
 		if !slices.Contains(got.ISR, id) {
 			b.repl.Watch(now, p.tp, id)

@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -94,6 +95,29 @@ func (c *MetadataCache) Alive(id kafka.BrokerID) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	_, ok := c.brokers[id]
+	return ok
+}
+
+// Broker gives a broker of the live set.
+func (c *MetadataCache) Broker(id kafka.BrokerID) (kafka.Broker, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b, ok := c.brokers[id]
+	return b, ok
+}
+
+// Knows tells whether UpdateMetadata has told of a partition.
+func (c *MetadataCache) Knows(tp kafka.TopicPartition) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	t := c.topics[tp.Topic]
+	if t == nil {
+		return false
+	}
+	if n := int(tp.Partition); n >= 0 && n < len(t.Partitions) && t.Partitions[n].Partition == tp.Partition {
+		return true
+	}
+	_, ok := slices.BinarySearchFunc(t.Partitions, tp.Partition, func(p *control.PartitionState, n int32) int { return cmp.Compare(p.Partition, n) })
 	return ok
 }
 

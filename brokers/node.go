@@ -24,6 +24,9 @@ type Node struct {
 	inbox  inbox
 	done   chan struct{}        // closed when Run has ended
 	died   atomic.Pointer[life] // the present life of the process
+
+	peers   func(kafka.BrokerID) *Node // of this process; nil: none
+	workers sync.WaitGroup             // of Run
 }
 
 // life is closed when the process dies, so that callers stop waiting.
@@ -99,37 +102,46 @@ func (n *Node) Fault(ctx context.Context, r FaultRequest) (FaultResponse, error)
 // ctx is done, which ends it like a crash.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var workers sync.WaitGroup
+	defer n.hangUp()
 	defer close(n.done)
-	defer workers.Wait()
+	defer n.workers.Wait()
 	defer cancel()
 
-	zk, controller := make(chan Effect), make(chan Effect)
-	for _, ch := range []chan Effect{zk, controller} {
-		workers.Go(func() { n.work(ctx, ch) })
+	zk, controller, disk := &queue{}, &queue{}, &queue{}
+	lanes := map[lane]*queue{toZooKeeper: zk, toController: controller, toDisk: disk}
+	for _, q := range lanes {
+		q.ch = make(chan Effect)
+		n.workers.Go(func() { n.work(ctx, q.ch) })
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var forZK, forController []Effect
+	var armed time.Time
+	life := newLeash(ctx)
+	defer func() { life.cut() }()
 	for {
 		effects, died, exit := n.turn(ctx)
 		if exit != nil {
 			return exit.Err
 		}
-		if died {
-			forZK, forController = nil, nil // a dead process carries nothing out, not even once it lives again
+		if died { // a dead process carries nothing out, not even once it lives again
+			zk.waiting, controller.waiting, disk.waiting = nil, nil, nil
+			life.cut()
+			life = newLeash(ctx)
 		}
 		for _, e := range effects {
-			if e.lane() == toZooKeeper {
-				forZK = append(forZK, e)
-			} else {
-				forController = append(forController, e)
+			if q := lanes[e.lane()]; q != nil {
+				q.waiting = append(q.waiting, e)
+			} else if !n.leadHere(e) {
+				life := life
+				n.workers.Go(func() { life.walk(func(ctx context.Context) { n.perform(ctx, e) }) })
 			}
 		}
-		if at, ok := n.broker.Deadline(); ok {
-			timer.Reset(time.Until(at))
-		} else {
-			timer.Stop()
+		if at, _ := n.broker.Deadline(); !at.Equal(armed) {
+			if armed = at; at.IsZero() {
+				timer.Stop()
+			} else {
+				timer.Reset(time.Until(at))
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -137,12 +149,59 @@ func (n *Node) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-n.inbox.ready:
 		case <-timer.C:
-		case orNil(zk, forZK) <- first(forZK):
-			forZK = forZK[1:]
-		case orNil(controller, forController) <- first(forController):
-			forController = forController[1:]
+			armed = time.Time{}
+		case zk.open() <- zk.first():
+			zk.waiting = zk.waiting[1:]
+		case controller.open() <- controller.first():
+			controller.waiting = controller.waiting[1:]
+		case disk.open() <- disk.first():
+			disk.waiting = disk.waiting[1:]
 		}
 	}
+}
+
+// leash bounds requests to leaders in other processes by one life of our own.
+type leash struct {
+	walk func(func(context.Context))
+	cut  func()
+}
+
+func newLeash(ctx context.Context) leash {
+	ctx, cancel := context.WithCancel(ctx)
+	return leash{walk: func(f func(context.Context)) { f(ctx) }, cut: cancel}
+}
+
+// hangUp tells the followers in this process that their requests to us are lost.
+func (n *Node) hangUp() {
+	for _, f := range n.broker.local {
+		f.hangUp()
+	}
+	for _, ev := range n.inbox.take() {
+		if e, ok := ev.(peerRequest); ok {
+			e.hangUp()
+		}
+	}
+}
+
+// queue is what waits for one lane's worker.
+type queue struct {
+	ch      chan Effect
+	waiting []Effect
+}
+
+// open is the worker's channel while something waits.
+func (q *queue) open() chan Effect {
+	if len(q.waiting) == 0 {
+		return nil
+	}
+	return q.ch
+}
+
+func (q *queue) first() Effect {
+	if len(q.waiting) == 0 {
+		return nil
+	}
+	return q.waiting[0]
 }
 
 // crash leaves everything as a killed process would.
@@ -157,30 +216,31 @@ func (n *Node) crash() {
 // process itself. What has to wait for others comes back; died tells that the
 // process ended meanwhile, and with it all that waited before.
 func (n *Node) turn(ctx context.Context) (slow []Effect, died bool, exit *Exit) {
-	events := append(n.inbox.take(), nil)
-	for _, ev := range events {
-		queue := n.broker.Step(time.Now(), ev)
-		for len(queue) > 0 {
-			e := queue[0]
-			queue = queue[1:]
-			if x, ok := e.(Exit); ok {
-				n.died.Load().end()
-				return nil, true, &x
-			}
-			if e.lane() != atOnce {
-				slow = append(slow, e)
+	queue := n.broker.StepAll(time.Now(), n.inbox.take())
+	for len(queue) > 0 {
+		e := queue[0]
+		queue = queue[1:]
+		if x, ok := e.(Exit); ok {
+			n.died.Load().end()
+			return slow, true, &x
+		}
+		if e.lane() != atOnce {
+			if interrupt, ok := e.(InterruptFetch); ok {
+				n.leadHere(interrupt) // also that of a process which dies now
 				continue
 			}
-			switch e.(type) {
-			case CloseSession, AbandonSession:
-				n.died.Load().end()
-				slow, died = nil, true
-			case OpenSession:
-				n.died.Store(newLife())
-			}
-			if ev := n.world.Perform(ctx, e); ev != nil {
-				queue = append(queue, n.broker.Step(time.Now(), ev)...)
-			}
+			slow = append(slow, e)
+			continue
+		}
+		switch e.(type) {
+		case CloseSession, AbandonSession:
+			n.died.Load().end()
+			slow, died = nil, true
+		case OpenSession:
+			n.died.Store(newLife())
+		}
+		if ev := n.world.Perform(ctx, e); ev != nil {
+			queue = append(queue, n.broker.Step(time.Now(), ev)...)
 		}
 	}
 	return slow, died, nil
@@ -192,25 +252,15 @@ func (n *Node) work(ctx context.Context, effects <-chan Effect) {
 		case <-ctx.Done():
 			return
 		case e := <-effects:
-			if ev := n.world.Perform(ctx, e); ev != nil && ctx.Err() == nil {
-				n.Post(ev)
-			}
+			n.perform(ctx, e)
 		}
 	}
 }
 
-func orNil(ch chan Effect, waiting []Effect) chan Effect {
-	if len(waiting) == 0 {
-		return nil
+func (n *Node) perform(ctx context.Context, e Effect) {
+	if ev := n.world.Perform(ctx, e); ev != nil && ctx.Err() == nil {
+		n.Post(ev)
 	}
-	return ch
-}
-
-func first(waiting []Effect) Effect {
-	if len(waiting) == 0 {
-		return nil
-	}
-	return waiting[0]
 }
 
 // inbox is a queue of events without a bound, so that brokers can tell each

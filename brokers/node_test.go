@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -122,7 +124,12 @@ func (s *site) ControlledShutdown(context.Context, kafka.Broker, kafka.BrokerID,
 
 // newCluster starts brokers 1 to 3 of a version, all of whom follow broker 1 in t-0.
 func newCluster(t *testing.T, version kafka.ProtocolVersion) *cluster {
-	c := &cluster{zk: sim.NewZooKeeper(), host: brokers.NewHost(nil), done: make(chan error, 1)}
+	return newClusterWith(t, version, nil, nil)
+}
+
+// newClusterWith is newCluster, with logs.
+func newClusterWith(t *testing.T, version kafka.ProtocolVersion, o *brokers.LogOptions, logs logrus.FieldLogger) *cluster {
+	c := &cluster{zk: sim.NewZooKeeper(), host: brokers.NewHost(logs), done: make(chan error, 1)}
 	c.controller = c.zk.NewSession()
 	state := kafka.Leadership{LeaderAndISR: kafka.LeaderAndISR{Leader: 1, LeaderEpoch: 5, ISR: []kafka.BrokerID{1, 2, 3}}, ControllerEpoch: 4}
 	tp := kafka.TopicPartition{Topic: "t"}
@@ -131,7 +138,7 @@ func newCluster(t *testing.T, version kafka.ProtocolVersion) *cluster {
 	}
 	for id := kafka.BrokerID(1); id <= 3; id++ {
 		s := &site{c: c, store: sim.NewStore(c.zk, func(zkpaths.Notice) {})}
-		opts := brokers.Options{ID: id, Version: version, CatchUp: time.Second, ReplicaLagTimeMax: 10 * time.Second,
+		opts := brokers.Options{ID: id, Version: version, CatchUp: time.Second, ReplicaLagTimeMax: 10 * time.Second, Logs: o,
 			Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}}
 		var err error
 		if s.node, err = c.host.Add(opts, brokers.World{Store: s, Controller: s, Process: s}); err != nil {

@@ -62,8 +62,11 @@ type Options struct {
 	RegisterRetry      time.Duration // between them: 1 s
 	ControlledShutdown ControlledShutdownOptions
 
-	// Replication makes the part that knows how far followers are; nil is one
-	// without logs, which goes by time and faults alone.
+	// Logs makes the broker keep records and copy them. Nil: it has none, and
+	// Replication says how far followers are.
+	Logs *LogOptions
+	// Replication makes the part that knows how far followers are where there are
+	// no Logs; nil is one that goes by time and faults alone.
 	Replication func(view View) Replication
 }
 
@@ -92,6 +95,10 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ControlledShutdown.RetryBackoff, 5*time.Second)
 	setDefault(&o.RegisterAttempts, 5)
 	setDefault(&o.ControlledShutdown.MaxRetries, 3)
+	if o.Logs != nil {
+		logs := o.Logs.withDefaults()
+		o.Logs = &logs
+	}
 	if o.InterBrokerListener == "" && len(o.Endpoints) > 0 {
 		o.InterBrokerListener = o.Endpoints[0].Listener
 	}
@@ -141,6 +148,28 @@ type behaviour struct {
 	metersAttempts      bool // <= 2.3: shrinks and expands count even when refused
 	checksEndpoints     bool // >= 2.1 (2.0.1): refuses an endpoint another broker advertises
 	controllerFromZK    bool // <= 2.8: ControlledShutdown finds the controller in ZooKeeper
+
+	messageLag        bool // 0.8: replica.lag.max.messages
+	previousFetch     bool // >= 0.10.2: a follower that reaches the end of its previous fetch was caught up then
+	keepsLeaderEnd    bool // >= 3.3: and that end never falls
+	failuresTouch     bool // <= 2.3: a refused fetch wipes what is known of the follower
+	joinsAtEpochStart bool // >= 2.1 (2.0.1): a follower joins only from the leader epoch's start on
+	equalEndsStay     bool // >= 2.2: nobody falls out whose end is the leader's
+	waitsForOutsiders bool // >= 0.10.2: the high watermark waits for caught-up followers outside the ISR
+	outsidersMustLive bool // >= 3.6: for those that may join alone
+	effectiveMinISR   bool // >= 3.7: no more replicas than there are; below it the high watermark stands
+	everyFetchRaises  bool // <= 2.3: each fetch looks at the high watermark, not only one that moves the follower's end
+	answersOwedHW     bool // 2.4 and 2.5: a follower that is owed a high watermark is answered at once
+	silentCommits     bool // 2.7 - 3.0 in profile C: a confirmed ISR does not look at the high watermark
+	epochRefetches    bool // >= 2.1: a new epoch of the same leader makes a follower start anew
+	cutsToHW          bool // <= 0.10: a follower begins by cutting its log to the high watermark
+	startsAtEnd       bool // 0.11 and 1.0: it asks for the epoch's end from its log's end on
+	fetchTruncates    bool // IBP >= 2.7-IV1: divergence is found by fetching
+	startsFetching    bool // and >= 2.8: nothing is asked for before
+	answersTellEpochs bool // IBP >= 2.0: an epoch's end comes with the epoch
+	tellsEpochs       bool // IBP >= 2.0: requests tell the leader epoch
+	tellsBrokerEpoch  bool // IBP >= 3.5: fetches tell the follower's broker epoch
+	forgetsOldEpochs  bool // 0.11: a leader knows nothing of epochs below its first
 }
 
 func behaviourOf(o Options) behaviour {
@@ -161,6 +190,28 @@ func behaviourOf(o Options) behaviour {
 		metersAttempts:      !at(2, 4),
 		checksEndpoints:     at(2, 1),
 		controllerFromZK:    !at(3, 0),
+
+		messageLag:        !at(0, 9),
+		previousFetch:     at(0, 1002),
+		keepsLeaderEnd:    at(3, 3),
+		failuresTouch:     !at(2, 4),
+		joinsAtEpochStart: at(2, 1),
+		equalEndsStay:     at(2, 2),
+		waitsForOutsiders: at(0, 1002),
+		outsidersMustLive: at(3, 6),
+		effectiveMinISR:   at(3, 7),
+		everyFetchRaises:  !at(2, 4),
+		answersOwedHW:     at(2, 4) && !at(2, 6),
+		silentCommits:     at(2, 7) && !at(3, 1),
+		epochRefetches:    at(2, 1),
+		cutsToHW:          !at(0, 1100) || o.Version.Less(kafka.ProtocolVersion{Major: 0, Minor: 1100, IV: 2}),
+		startsAtEnd:       !at(1, 1),
+		fetchTruncates:    o.Version.AtLeast(kafka.ProtocolVersion{Major: 2, Minor: 7, IV: 1}),
+		startsFetching:    at(2, 8) && o.Version.AtLeast(kafka.ProtocolVersion{Major: 2, Minor: 7, IV: 1}),
+		answersTellEpochs: o.Version.AtLeast(kafka.ProtocolVersion{Major: 2}),
+		tellsEpochs:       o.Version.AtLeast(kafka.ProtocolVersion{Major: 2, IV: 1}),
+		tellsBrokerEpoch:  o.Version.AtLeast(kafka.ProtocolVersion{Major: 3, Minor: 5}),
+		forgetsOldEpochs:  !at(1, 0),
 	}
 }
 

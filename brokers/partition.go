@@ -3,6 +3,7 @@ package brokers
 import (
 	"slices"
 
+	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -35,10 +36,24 @@ type partition struct {
 	isr             isrState
 	fetching        bool // a follower whose fetcher was started
 	offline         bool // its log directory failed
+
+	// With LogOptions.
+	topic      *topicState
+	stored     *stored
+	log        *commitlog.Log
+	epochStart int64    // the log's end when we became leader in this epoch; -1 on a follower
+	remotes    []remote // of a leader: the assignment without us, in its order
+	follow     *following
+	fetches    []fetchWait // of consumers
+	produces   []produceWait
+	deletes    []*delayedDelete
+	flaps      *flaps
+	wake       uint8
+	suspected  bool // it is in Broker.suspects
 }
 
 func newPartition(tp kafka.TopicPartition) *partition {
-	return &partition{tp: tp, leader: kafka.NoLeader, leaderEpoch: kafka.NoEpoch}
+	return &partition{tp: tp, leader: kafka.NoLeader, leaderEpoch: kafka.NoEpoch, epochStart: -1}
 }
 
 // isrState is the committed ISR and the change in flight, if any (spec/broker.md §4.3).
@@ -73,6 +88,7 @@ type proposal struct {
 	committed      []kafka.BrokerID // the ISR it starts from
 	leaderEpoch    int32
 	partitionEpoch int32
+	cause          string // in words, for the log; not compared
 }
 
 func (p *proposal) equal(o *proposal) bool {
@@ -155,6 +171,31 @@ type PartitionSnapshot struct {
 	Pending         string               `json:"pending,omitempty"` // PendingExpand or PendingShrink
 	Fetching        bool                 `json:"fetching"`
 	Offline         bool                 `json:"offline"`
+	Log             *LogSnapshot         `json:"log,omitempty"` // nil without logs
+}
+
+// LogSnapshot is a partition's log, and what its leader knows of the followers'.
+type LogSnapshot struct {
+	Start         int64              `json:"start"`
+	End           int64              `json:"end"`
+	HighWatermark int64              `json:"high_watermark"`
+	Size          int64              `json:"size"`
+	EpochStart    int64              `json:"epoch_start"` // -1 on a follower
+	Epochs        [][2]int64         `json:"epochs"`      // leader epoch and first offset
+	Followers     []FollowerSnapshot `json:"followers,omitempty"`
+	Lag           int64              `json:"lag"` // of a follower, behind the leader's high watermark
+	Truncating    bool               `json:"truncating"`
+	Failed        bool               `json:"failed"` // a follower that waits for a LeaderAndIsr
+}
+
+// FollowerSnapshot is a leader's view of a follower. Times are in ms, 0 never.
+type FollowerSnapshot struct {
+	Broker         kafka.BrokerID `json:"broker"`
+	End            int64          `json:"end"`
+	FetchLeaderEnd int64          `json:"fetch_leader_end"`
+	FetchTime      int64          `json:"fetch_time"`
+	CaughtUp       int64          `json:"caught_up"`
+	LogStart       int64          `json:"log_start"`
 }
 
 func (p *partition) snapshot() PartitionSnapshot {
@@ -163,6 +204,23 @@ func (p *partition) snapshot() PartitionSnapshot {
 		ISR: p.isr.isr, MaximalISR: p.isr.maximal(), Fetching: p.fetching, Offline: p.offline}
 	if p.isr.pending != nil {
 		s.Pending = p.isr.pending.kind.String()
+	}
+	if p.log != nil {
+		s.Log = p.logSnapshot()
+	}
+	return s
+}
+
+func (p *partition) logSnapshot() *LogSnapshot {
+	s := &LogSnapshot{Start: p.log.LogStartOffset(), End: p.log.LogEndOffset(), HighWatermark: p.log.HighWatermark(), Size: p.log.Size(), EpochStart: p.epochStart}
+	for _, e := range p.log.Epochs() {
+		s.Epochs = append(s.Epochs, [2]int64{int64(e.Epoch), e.Start})
+	}
+	for _, r := range p.remotes {
+		s.Followers = append(s.Followers, FollowerSnapshot{r.id, r.end, r.fetchLeaderEnd, r.fetchTime, r.caughtUp, r.logStart})
+	}
+	if w := p.follow; w != nil {
+		s.Lag, s.Truncating, s.Failed = w.lag, w.truncating, w.failed
 	}
 	return s
 }

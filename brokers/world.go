@@ -2,10 +2,12 @@ package brokers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
@@ -30,6 +32,8 @@ type World struct {
 	Store      Store
 	Controller ControllerClient
 	Process    Process
+	// Leaders reaches leaders in other processes, for brokers with logs.
+	Leaders LeaderClient
 	// Now is read when a registration's timestamp is made.
 	Now func() time.Time
 }
@@ -67,8 +71,93 @@ func (w World) Perform(ctx context.Context, e Effect) Event {
 		return alterPartitionAnswered{run: e.run, request: e.Request, answer: answer, err: err}
 	case AskControlledShutdown:
 		return w.controlledShutdown(ctx, e)
+	case ReadTopicConfigs:
+		sets, err := w.topicConfigs(ctx, e.Topics)
+		return topicConfigsRead{run: e.run, topics: e.Topics, sets: sets, err: err}
+	case WriteCheckpoint:
+		return checkpointWritten{run: e.run, dir: e.Dir, err: e.write()}
+	case FetchFrom, AskEpochEnds, AskOffsets:
+		return w.askLeader(ctx, e)
 	}
 	return nil
+}
+
+// LeaderClient is a follower's way to the leaders of other processes, over
+// Kafka's protocol. A call blocks until it is answered; an error means that no
+// answer came. FetchRequest.MaxWait bounds how long a leader may wait. The
+// results' records need not have been checked.
+type LeaderClient interface {
+	Fetch(ctx context.Context, leader kafka.Broker, r *FetchRequest) ([]FetchResult, error)
+	EpochEnds(ctx context.Context, leader kafka.Broker, queries []EpochQuery) ([]EpochAnswer, error)
+	// ListOffsets answers the queries in their order, as a leader answers a follower.
+	ListOffsets(ctx context.Context, leader kafka.Broker, queries []OffsetQuery) ([]OffsetAnswer, error)
+}
+
+// errNoWay: there is no LeaderClient, or the metadata cache has no address.
+var errNoWay = errors.New("the leader cannot be reached: it has no address here")
+
+func (w World) askLeader(ctx context.Context, e Effect) Event {
+	switch e := e.(type) {
+	case FetchFrom:
+		if w.Leaders == nil || len(e.To.Endpoints) == 0 {
+			return e.Answer(nil, errNoWay)
+		}
+		results, err := w.Leaders.Fetch(ctx, e.To, e.Request)
+		for i := range results {
+			checkFetched(&results[i])
+		}
+		return e.Answer(results, err)
+	case AskEpochEnds:
+		if w.Leaders == nil || len(e.To.Endpoints) == 0 {
+			return e.Answer(nil, errNoWay)
+		}
+		return e.Answer(w.Leaders.EpochEnds(ctx, e.To, e.Queries))
+	case AskOffsets:
+		if w.Leaders == nil || len(e.To.Endpoints) == 0 {
+			return e.Answer(nil, errNoWay)
+		}
+		answers, err := w.Leaders.ListOffsets(ctx, e.To, e.Queries)
+		if err == nil && len(answers) != len(e.Queries) {
+			err = fmt.Errorf("ListOffsets: %d answers to %d queries", len(answers), len(e.Queries))
+		}
+		return e.Answer(answers, err)
+	}
+	return nil
+}
+
+// checkFetched checks records before they come to the loop.
+func checkFetched(res *FetchResult) {
+	for i, records := range res.Records {
+		whole, err := commitlog.CheckReplicated(records)
+		if err != nil {
+			*res = FetchResult{Partition: res.Partition, Error: commitlog.Code(err), HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1}
+			return
+		}
+		res.Records[i] = whole
+	}
+}
+
+func (w World) topicConfigs(ctx context.Context, topics []string) ([]map[string]string, error) {
+	reads := make([]zkpaths.Read, len(topics))
+	for i, t := range topics {
+		reads[i] = zkpaths.Read{Op: zkpaths.GetData, Path: zkpaths.TopicConfigPath(t)}
+	}
+	nodes, err := w.Store.Read(ctx, reads)
+	if err != nil {
+		return nil, fmt.Errorf("reading topic configurations: %w", err)
+	}
+	sets := make([]map[string]string, len(topics))
+	for i, n := range nodes {
+		if n.Code == zkpaths.NoNode {
+			continue
+		}
+		if err := n.Error(reads[i].Path); err != nil {
+			return nil, fmt.Errorf("reading topic configurations: %w", err)
+		}
+		// A node that nobody can read sets nothing.
+		sets[i], _ = zkpaths.DecodeConfig(reads[i].Path, n.Data)
+	}
+	return sets, nil
 }
 
 // broken says that the process cannot go on.

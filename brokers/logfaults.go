@@ -1,0 +1,191 @@
+package brokers
+
+import (
+	"errors"
+	"time"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// errCut is what a fault of kind cut does to a request.
+var errCut = errors.New("no way to the broker: the fault cut is set")
+
+func (f *faults) condition(tp kafka.TopicPartition) condition {
+	if c, ok := f.some[tp]; ok {
+		return c
+	}
+	return f.all
+}
+
+func (f *faults) pausesFetching(tp kafka.TopicPartition) bool { return f.condition(tp).paused }
+
+// disturbOwn changes what faults do to our own fetchers.
+func (b *Broker) disturbOwn(tps []kafka.TopicPartition, change func(*condition)) {
+	if len(tps) == 0 {
+		change(&b.faults.all)
+		clear(b.faults.some)
+	}
+	for _, tp := range tps {
+		c := b.faults.condition(tp)
+		change(&c)
+		b.faults.some[tp] = c
+	}
+	for _, f := range b.fetchers {
+		b.interrupt(f)
+		b.wakeFetcher(f)
+	}
+}
+
+// disturbFollower: a paused follower's requests are held, also those that wait
+// here; a slow one's wait, but not for longer than they would by themselves.
+func (b *Broker) disturbFollower(now time.Time, id kafka.BrokerID, c condition) {
+	if !c.paused {
+		b.release(now, func(r kafka.BrokerID) bool { return r == id })
+	}
+	for _, f := range b.waitsOfBroker(id) {
+		if c.paused {
+			b.forgetFetch(now, f)
+			b.faults.held = append(b.faults.held, f.Fetch)
+		} else if f.prolonged {
+			b.owe(now, f)
+		}
+	}
+}
+
+// waitsOfBroker gives all fetches of a follower that wait here.
+func (b *Broker) waitsOfBroker(id kafka.BrokerID) []*delayedFetch {
+	seen := map[*delayedFetch]bool{}
+	var out []*delayedFetch
+	for _, p := range b.partitions {
+		if r := p.remote(id); r != nil && r.waits != nil && !seen[r.waits] {
+			seen[r.waits] = true
+			out = append(out, r.waits)
+		}
+	}
+	return out
+}
+
+// holds tells whether a follower's fetch is not to be looked at now.
+func (f *faults) holds(b *Broker, now time.Time, e Fetch) bool {
+	id := e.Request.Replica
+	c := f.followers[id]
+	switch {
+	case f.cut[id] && e.fail != nil:
+		e.fail(errCut)
+	case f.cut[id]: // never answered, as on a line that swallows all
+	case c.paused:
+		f.held = append(f.held, e)
+	case c.behind > 0 && !e.late:
+		f.held = append(f.held, e)
+		b.later(now.Add(c.behind), func(b *Broker, now time.Time) { b.releaseLate(now, e.Request) })
+	default:
+		return false
+	}
+	return true
+}
+
+// release lets what was held from some brokers happen now.
+func (b *Broker) release(now time.Time, of func(kafka.BrokerID) bool) {
+	held := b.faults.held
+	b.faults.held = nil
+	for _, ev := range held {
+		from := kafka.NoLeader
+		switch e := ev.(type) {
+		case Fetch:
+			from = e.Request.Replica
+		case Control:
+			from = controllerOf(e.Request)
+		}
+		if of(from) {
+			ev.apply(b, now)
+		} else {
+			b.faults.held = append(b.faults.held, ev)
+		}
+	}
+}
+
+// releaseLate lets a slow follower's fetch happen.
+func (b *Broker) releaseLate(now time.Time, r *FetchRequest) {
+	for i, ev := range b.faults.held {
+		if e, ok := ev.(Fetch); ok && e.Request == r {
+			b.faults.held = append(b.faults.held[:i:i], b.faults.held[i+1:]...)
+			e.late = true
+			e.apply(b, now)
+			return
+		}
+	}
+}
+
+// fetcherRests gives when a fetcher may try again, if a fault cuts it off.
+func (b *Broker) fetcherRests(now time.Time, leader kafka.BrokerID) time.Time {
+	if b.faults.cut[leader] {
+		return now.Add(b.opts.Logs.FetchBackoff)
+	}
+	return time.Time{}
+}
+
+// cutOff ends all traffic with a broker.
+func (b *Broker) cutOff(now time.Time, peer kafka.BrokerID) {
+	b.faults.cut[peer] = true
+	for _, f := range b.waitsOfBroker(peer) {
+		b.forgetFetch(now, f)
+		if f.fail != nil {
+			f.fail(errCut)
+		}
+	}
+}
+
+// mend ends a cut, or all of them.
+func (b *Broker) mend(now time.Time, peer *kafka.BrokerID) {
+	if peer == nil {
+		clear(b.faults.cut)
+	} else {
+		delete(b.faults.cut, *peer)
+	}
+	b.release(now, func(id kafka.BrokerID) bool { return !b.faults.cut[id] && !b.faults.followers[id].paused })
+}
+
+// heldAnswer drops what comes from behind a cut, and lets a slow fetcher have
+// its records late.
+func (b *Broker) heldAnswer(now time.Time, e fetched) bool {
+	if b.faults.cut[e.Leader] && e.err == nil {
+		e.err, e.results = errCut, nil
+		e.apply(b, now)
+		return true
+	}
+	var wait time.Duration
+	for i := range e.results {
+		c := b.faults.condition(e.results[i].Partition)
+		if len(e.results[i].Records) == 0 || c == (condition{since: c.since}) {
+			continue
+		}
+		wait = max(wait, c.behind)
+		if c.rate > 0 {
+			n := 0
+			for _, r := range e.results[i].Records {
+				n += len(r)
+			}
+			wait += time.Duration(float64(n) / float64(c.rate) * float64(time.Second))
+		}
+	}
+	if wait == 0 || e.held {
+		return false
+	}
+	e.held = true
+	b.later(now.Add(wait), func(b *Broker, now time.Time) { e.apply(b, now) })
+	return true
+}
+
+// goOffline is what a failed log directory does to a partition (spec/broker.md §1.9).
+func (b *Broker) goOffline(now time.Time, p *partition) {
+	waiting := p.waitsOf(func(*remote) bool { return true })
+	b.stopFollowing(p)
+	old := *p
+	*p = *newPartition(p.tp)
+	p.offline = true
+	p.topic, p.fetches, p.produces, p.deletes, p.wake, p.suspected = old.topic, old.fetches, old.produces, old.deletes, old.wake, old.suspected
+	for _, f := range waiting {
+		b.complete(now, f)
+	}
+	b.rouse(p, wakeFetches|wakeProduces|wakeDeletes)
+}
