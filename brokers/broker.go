@@ -9,6 +9,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/isrnotify"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -81,6 +82,7 @@ type Broker struct {
 	fetchers      map[fetcherID]*fetcher
 	wokenFetchers []*fetcher
 	local         map[*FetchRequest]*delayedFetch // of followers in this process
+	groups        *groups.Coordinator             // nil: none
 	dirty         []dirtyLog
 	checkpointAt  time.Time // on its grid; zero before the first LeaderAndIsr
 	retainAt      time.Time
@@ -108,6 +110,9 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 		disk: map[kafka.TopicPartition]*stored{}}
 	if opts.Logs != nil {
 		b.configs = &topicConfigs{defaults: opts.Logs.Topic}
+		if err := b.newCoordinator(); err != nil {
+			return nil, err
+		}
 	}
 	b.forget()
 	return b, nil
@@ -140,6 +145,7 @@ func (b *Broker) forget() {
 	b.fetchers, b.wokenFetchers = map[fetcherID]*fetcher{}, nil
 	b.local = map[*FetchRequest]*delayedFetch{}
 	b.dirty, b.checkpointAt, b.retainAt, b.cleanAt = nil, time.Time{}, time.Time{}, time.Time{}
+	_ = b.newCoordinator() // New has tried it
 }
 
 // ID is the broker's id.
@@ -260,6 +266,11 @@ func (b *Broker) Deadline() (time.Time, bool) {
 	if len(b.dirty) > 0 {
 		sooner(b.checkpointAt)
 	}
+	if b.groups != nil {
+		if at, ok := b.groups.Deadline(); ok {
+			sooner(at)
+		}
+	}
 	sooner(b.retainAt)
 	sooner(b.cleanAt)
 	return first.Add(-b.faults.skew), !first.IsZero()
@@ -269,6 +280,11 @@ func (b *Broker) Deadline() (time.Time, bool) {
 func (b *Broker) logsDue(now time.Time) {
 	for a := b.alarms.due(now); a != nil; a = b.alarms.due(now) {
 		a.ring(b, now)
+	}
+	if b.groups != nil {
+		if at, ok := b.groups.Deadline(); ok && !at.After(now) {
+			b.groupAppends(now, b.groups.Tick(now))
+		}
 	}
 	b.wakeAll(now) // appends and fetches come before the periodic tasks
 	if len(b.dirty) > 0 && reached(b.checkpointAt, now) {
@@ -622,6 +638,9 @@ func (b *Broker) updateMetadata(now time.Time, r *control.UpdateMetadataRequest)
 		return control.Response{Kind: r.Kind(), Error: code, Request: r}
 	}
 	b.controllerEpoch = epoch
+	if b.groups != nil {
+		b.forgetDeleted(now, r)
+	}
 	before := b.aliveSince
 	b.cache.update(r)
 	b.aliveSince = map[kafka.BrokerID]time.Time{}

@@ -25,6 +25,7 @@ func (b *Broker) lead(now time.Time, p *partition, newLeader bool) {
 	for _, f := range left {
 		b.complete(now, f)
 	}
+	b.leadGroups(now, p)
 }
 
 // followLeader is the same for becoming follower (spec/broker.md §2.7); before is
@@ -37,6 +38,9 @@ func (b *Broker) followLeader(now time.Time, p *partition, before *partition) {
 	}
 	for _, f := range waiting {
 		b.complete(now, f)
+	}
+	if before.role == leader {
+		b.resignGroups(now, p, p.leaderEpoch)
 	}
 	b.rouse(p, wakeFetches|wakeProduces|wakeDeletes)
 	if !p.fetching {
@@ -94,6 +98,7 @@ func (b *Broker) deleteLog(tp kafka.TopicPartition, p *partition) {
 	if p.offline {
 		b.offline--
 	}
+	b.resignGroups(b.now, p, -1)
 	if t := p.topic; t != nil {
 		if t.hosted--; t.hosted == 0 {
 			delete(b.topics, t.name)

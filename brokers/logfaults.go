@@ -184,6 +184,7 @@ func (b *Broker) goOffline(now time.Time, p *partition) {
 	*p = *newPartition(p.tp)
 	p.offline = true
 	p.topic, p.fetches, p.produces, p.deletes, p.wake, p.suspected = old.topic, old.fetches, old.produces, old.deletes, old.wake, old.suspected
+	b.resignGroups(now, p, -1)
 	for _, f := range waiting {
 		b.complete(now, f)
 	}

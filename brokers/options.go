@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/isrnotify"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -24,7 +25,8 @@ const (
 // String gives the letter.
 func (p Profile) String() string { return string(rune(p)) }
 
-// ProfileOf gives the profile of an inter.broker.protocol.version.
+// ProfileOf gives the profile of an inter.broker.protocol.version, for the
+// Release that it implies.
 func ProfileOf(v kafka.ProtocolVersion) Profile {
 	switch {
 	case v.Less(kafka.V2_4IV0):
@@ -65,6 +67,10 @@ type Options struct {
 	// Logs makes the broker keep records and copy them. Nil: it has none, and
 	// Replication says how far followers are.
 	Logs *LogOptions
+	// Groups makes the broker, if it has Logs, coordinate consumer groups. A nil
+	// MemberID makes random ids; Partitions is asked while nobody has told of the
+	// offsets topic. Nil: it does not.
+	Groups *groups.Options
 	// Replication makes the part that knows how far followers are where there are
 	// no Logs; nil is one that goes by time and faults alone.
 	Replication func(view View) Replication
@@ -176,8 +182,14 @@ func behaviourOf(o Options) behaviour {
 	at := func(major, minor int) bool {
 		return o.Release.AtLeast(kafka.ProtocolVersion{Major: major, Minor: minor})
 	}
+	profile := ProfileC
+	if o.Version.Less(kafka.V2_7IV2) { // spec/broker.md §0.2
+		if profile = ProfileA; at(2, 8) {
+			profile = ProfileB
+		}
+	}
 	return behaviour{
-		profile:             ProfileOf(o.Version),
+		profile:             profile,
 		checkAtFullLag:      !at(0, 1002),
 		brokerEpochs:        at(2, 2),
 		refusesHigherEpoch:  at(2, 2) && !at(2, 5),

@@ -3,7 +3,6 @@ package brokers
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -389,18 +388,15 @@ func (b *Broker) retainLog(now time.Time, tp kafka.TopicPartition, st *stored, c
 func (b *Broker) clean(now time.Time) bool {
 	var who kafka.TopicPartition
 	most := 0.0
-	for _, name := range slices.Sorted(maps.Keys(b.topics)) {
-		t := b.topics[name]
-		if !t.config.Compact {
+	for tp, st := range b.disk {
+		t := b.topics[tp.Topic]
+		if t == nil || !t.config.Compact || st.log == nil || !st.opened || st.log.Size() == 0 {
 			continue
 		}
-		for tp, st := range b.disk {
-			if tp.Topic != name || st.log == nil || !st.opened {
-				continue
-			}
-			if dirty, total := st.log.Dirty(); total > 0 && float64(dirty)/float64(total) > max(most, t.config.CleanableRatio) {
-				who, most = tp, float64(dirty)/float64(total)
-			}
+		dirty, total := st.log.Dirty()
+		ratio := float64(dirty) / float64(max(total, 1))
+		if ratio > t.config.CleanableRatio && (ratio > most || ratio == most && tp.Compare(who) < 0) {
+			who, most = tp, ratio
 		}
 	}
 	if most == 0 {

@@ -217,6 +217,9 @@ func (b *Broker) configure(t *topicState, c TopicConfig) {
 		return
 	}
 	t.config = c
+	if c.Compact && b.cleanAt.IsZero() {
+		b.cleanAt = b.now.Add(cleanerRest)
+	}
 	for tp, st := range b.disk {
 		if tp.Topic == t.name && st.log != nil {
 			st.log.SetOptions(c.log())
