@@ -23,6 +23,7 @@ type Options struct {
 	MaxClientCnxns  int           // connections per client address; 0: no limit
 	FourLetterWords []string      // those that are answered; {"*"}: all; nil: srvr
 	ExtendedTypes   bool          // TTL nodes are allowed
+	Reconfig        bool          // reconfig is answered as a server alone does, instead of as disabled
 	SuperDigest     string        // user:base64(sha1(user:password)) of the super user; "": none
 	MaxBuffer       int           // longest request in bytes, 1 048 575 if 0
 	ContainerCheck  time.Duration // how often container and TTL nodes are swept, 60 s if 0

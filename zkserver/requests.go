@@ -43,7 +43,7 @@ func (c *conn) request(frame []byte, now int64) {
 		c.out = zkwire.AppendBuffer(c.out, nil)
 		c.finish(m)
 	case zkwire.OpReconfig:
-		c.refuse(h, now, zkwire.ErrReconfigDisabled)
+		c.reconfig(h, d, now)
 	case zkwire.OpCloseSession:
 		c.closing = true
 		s.endSession(c.sess, h.Xid)
@@ -92,6 +92,20 @@ func (c *conn) refuse(h zkwire.RequestHeader, now int64, err zkwire.Err) {
 		s.append(&zkwire.Txn{Session: c.who.Session, Cxid: h.Xid, Zxid: s.tree.Zxid(), Time: now, Record: &zkwire.TxnError{Err: err}})
 	}
 	c.reply(h.Xid, s.tree.Zxid(), err)
+}
+
+// reconfig fails either way: a server alone has no ensemble to change.
+func (c *conn) reconfig(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
+	if !c.s.o.Reconfig {
+		c.refuse(h, now, zkwire.ErrReconfigDisabled)
+		return
+	}
+	var r zkwire.ReconfigRequest
+	if r.Decode(d); d.Err() != nil {
+		c.malformed(h)
+		return
+	}
+	c.refuse(h, now, zkwire.ErrUnimplemented)
 }
 
 // read answers getData, exists, getChildren and getChildren2.

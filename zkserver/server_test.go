@@ -614,3 +614,27 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// TestReconfig: a server alone has nothing to reconfigure, and says so as Apache
+// 3.9.5 does with and without reconfigEnabled.
+func TestReconfig(t *testing.T) {
+	whole := (&zkwire.ReconfigRequest{ConfigID: -1}).Append(nil)
+	for _, tc := range []struct {
+		enabled bool
+		body    []byte
+		want    zkwire.Err
+		cost    int64 // zxids
+	}{
+		{false, whole, zkwire.ErrReconfigDisabled, 1},
+		{true, whole, zkwire.ErrUnimplemented, 1},
+		{true, []byte{0, 0, 0, 9}, zkwire.ErrMarshalling, 0},
+	} {
+		c := dial(t, serverFor(t, Options{Clock: NewManualClock(), Reconfig: tc.enabled}), time.Second)
+		c.must(zkwire.OpExists, pathBody("/"))
+		before := c.zxid
+		if err, _ := c.do(zkwire.OpReconfig, tc.body); err != tc.want || c.zxid != before+tc.cost {
+			t.Errorf("enabled %v: %v and %d zxids, want %v and %d", tc.enabled, err, c.zxid-before, tc.want, tc.cost)
+		}
+		c.must(zkwire.OpExists, pathBody("/")) // the connection stays
+	}
+}

@@ -88,6 +88,7 @@ func (s *settings) config() (*ZooCfg, error) {
 		}
 	}
 	o.ExtendedTypes = s.yes("extendedTypesEnabled", false)
+	o.Reconfig = s.yes("reconfigEnabled", false)
 	o.SuperDigest = s.take("DigestAuthenticationProvider.superDigest")
 	o.NoForceSync = !s.yes("forceSync", true)
 	o.MaxBuffer = s.number("jute.maxbuffer", 0)

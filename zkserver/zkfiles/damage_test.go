@@ -302,6 +302,21 @@ func TestRecoverFiles(t *testing.T) {
 			logsT(t, dir, [2]int64{1, 4}, [2]int64{5, 6})
 			write(t, filepath.Join(dir, versionFolder, "log.3"), nil)
 		}, last: 6, txns: 6},
+		{what: "a failure logged under the zxid before, as Apache does", build: func(t *testing.T, dir string) {
+			snapshotsT(t, dir, 0)
+			s := openT(t, dir)
+			for _, txn := range []*zkwire.Txn{setData(1, "x"), sample(1), sample(1), setData(2, "y")} {
+				s.Append(txn)
+			}
+			syncT(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}, last: 2, txns: 2},
+		{what: "a change under the zxid before", build: func(t *testing.T, dir string) {
+			snapshotsT(t, dir, 0)
+			logsT(t, dir, [2]int64{1, 4}, [2]int64{4, 6})
+		}, err: "zxid 0x4 comes after 0x4"},
 		{what: "a log of another history", build: func(t *testing.T, dir string) {
 			snapshotsT(t, dir, 0)
 			logsT(t, dir, [2]int64{1, 4}, [2]int64{3, 6})
