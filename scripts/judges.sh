@@ -176,10 +176,33 @@ gozk() {
   verdict "go-zookeeper's own tests" "$code" 1 "$out/gozk.log"
 }
 
+# kazoo's verdict is read off its report: clients that tests left open print
+# behind the summary that the suite's script looks at, on Apache's server, too.
+# Of test_rw_lock, which waits for ever if the second of its two threads happens
+# to come first, each try has a minute, and one of five has to pass.
 kazoo() {
-  PORT=$((port + 450)) "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo.log" 2>&1
-  local code=$?
-  grep -E '^(FAILED|ERROR)' "$out/kazoo.log"
+  local plain='not test_update_host_list and not Reconfig and not ReadOnlyMode and not SSL and not ssl and not TestLegacySASL and not TestSASLDigest and not GSSAPI'
+  local code=0 try
+  rm -f "$out/kazoo.xml"
+  K="$plain and not test_rw_lock" OUT=$out/kazoo.xml PORT=$((port + 450)) timeout -k 5 900 "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo.log" 2>&1
+  python3 - "$out/kazoo.xml" >>"$out/kazoo.log" <<'PYTHON' || code=1
+import sys, xml.etree.ElementTree as tree
+try:
+    a = next(tree.parse(sys.argv[1]).getroot().iter("testsuite")).attrib
+except OSError:
+    sys.exit("kazoo 2.10.0: did not come to its end within 15 minutes")
+bad = int(a["failures"]) + int(a["errors"])
+print("kazoo 2.10.0: %d passed, %d failed, %s skipped in %s s" % (int(a["tests"]) - bad - int(a["skipped"]), bad, a["skipped"], a["time"]))
+sys.exit(bad > 0)
+PYTHON
+  for try in 1 2 3 4 5; do
+    K=test_rw_lock OUT=$out/kazoo-rw.xml PORT=$((port + 460)) timeout -k 5 60 "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo-rw.log" 2>&1 && break
+  done
+  if ! grep -q ' passed' "$out/kazoo-rw.log"; then
+    code=1
+    echo "test_rw_lock failed $try times" >>"$out/kazoo.log"
+  fi
+  grep -E '^(FAILED|ERROR)|test_rw_lock failed' "$out/kazoo.log"
   verdict "kazoo's own tests" "$code" 1 "$out/kazoo.log"
 }
 
