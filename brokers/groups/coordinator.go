@@ -19,6 +19,11 @@ const Topic = "__consumer_offsets"
 // DefaultPartitions is offsets.topic.num.partitions where nothing else is said.
 const DefaultPartitions = 50
 
+// TopicConfig is what Kafka configures the offsets topic with when it makes it.
+func TopicConfig() map[string]string {
+	return map[string]string{"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+}
+
 // Options are Kafka's group.* and offsets.* keys. Zero values mean zero: start
 // from DefaultOptions.
 type Options struct {
@@ -86,7 +91,8 @@ type Transition struct {
 	Reason     string // with what the client said (KIP-800)
 }
 
-// Request is a client's request. Reply is called once, at once or later, or
+// Request is a client's request. The Coordinator keeps what the request points
+// to, so its memory is not to be written to again. Reply is called once, at once or later, or
 // never if the process dies first; it must not block and must not call the
 // Coordinator.
 type Request struct {
@@ -215,7 +221,7 @@ func (c *Coordinator) Load(n int32, batches []byte) error {
 		return nil
 	}
 	if err := p.loader.batches(batches); err != nil {
-		return fmt.Errorf("load %s-%d: %w; groups whose records are damaged start anew", Topic, n, err)
+		return fmt.Errorf("load %s-%d: %w; what cannot be read is left out", Topic, n, err)
 	}
 	return nil
 }

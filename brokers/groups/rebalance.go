@@ -65,6 +65,10 @@ func (c *Coordinator) joinTimedOut(now time.Time, g *group) {
 	c.completeJoin(now, g)
 }
 
+// shortestWait is how often, at most, a rebalance is looked at that nobody joins,
+// however short a rebalance time-out the members ask for.
+const shortestWait = 100 * time.Millisecond
+
 // completeJoin begins the next generation with those who joined. Static members
 // stay, joined or not, until their session ends.
 func (c *Coordinator) completeJoin(now time.Time, g *group) {
@@ -76,7 +80,7 @@ func (c *Coordinator) completeJoin(now time.Time, g *group) {
 	}
 	if len(g.members) > 0 && !g.electJoined() {
 		// Only static members are left, and none has joined. Their sessions decide.
-		g.joinDeadline = now.Add(max(g.rebalanceTimeout(), time.Millisecond))
+		g.joinDeadline = now.Add(max(g.rebalanceTimeout(), shortestWait))
 		c.soon(g, g.joinDeadline)
 		return
 	}

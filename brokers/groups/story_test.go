@@ -54,6 +54,7 @@ type world struct {
 	unknown []string // topics
 	clients map[string]*client
 	remote  *remote // asked instead of the coordinator
+	quiet   bool    // what is printed cannot be read
 	waiting int     // requests without an answer
 	out     strings.Builder
 }
@@ -97,6 +98,10 @@ func (w *world) printf(format string, args ...any) {
 // do carries out what a call of the coordinator wants appended.
 func (w *world) do(appends []groups.Append) {
 	for _, a := range appends {
+		if w.quiet {
+			w.commit(a)
+			continue
+		}
 		for _, line := range describeBatch(w.t, a.Batch) {
 			if a.Acks == 0 {
 				line += " acks=0"
