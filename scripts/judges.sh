@@ -7,7 +7,7 @@
 #
 # Of the controller: traces cases peers bench. Of the embedded ZooKeeper: zkdiff
 # gozk kazoo kafka zkpeers lin perf, and zktraces, the controller's traces on it.
-# The word beside runs gozk, kazoo and lin side by side: they mostly sleep.
+# The word beside runs gozk, kazoo, lin and zkdiff side by side: they mostly sleep.
 #
 # Programs are built into .cache/bin, what judges download goes to .cache/zk and
 # .cache/peersuite, logs are under .cache/judges. Ports from ZKC_JUDGE_PORT
@@ -238,12 +238,12 @@ perf() {
 beside() {
   local name pids=() code=0
   build zkdiff
-  for name in gozk kazoo lin; do
+  for name in gozk kazoo lin zkdiff; do
     "$name" >"$out/$name.verdict" 2>&1 &
     pids+=($!)
   done
   for name in "${pids[@]}"; do wait "$name" || code=1; done
-  cat "$out"/{gozk,kazoo,lin}.verdict
+  cat "$out"/{gozk,kazoo,lin,zkdiff}.verdict
   return "$code"
 }
 
@@ -251,7 +251,7 @@ main() {
   local name failed=()
   if [ $# = 0 ]; then
     case $form in
-      short) set -- traces cases peers bench zkdiff zktraces zkpeers beside ;;
+      short) set -- traces cases peers bench zktraces zkpeers beside ;;
       full) set -- traces cases peers bench zkdiff zktraces zkpeers gozk kazoo kafka lin perf ;;
     esac
   fi
