@@ -45,11 +45,15 @@ type story struct {
 	news    []news
 	brokers map[kafka.BrokerID]*actor
 	out     strings.Builder
+	origin  time.Time // of the brokers' clocks, at +0
+	quiet   bool      // news wait
+	asked   int       // appends, to name them
 }
 
+// news is an event that waits until the step that caused it is over.
 type news struct {
 	to kafka.BrokerID
-	ev brokers.FollowerChanged
+	ev brokers.Event
 }
 
 // actor is one broker with its session, port and what it asked the controller.
@@ -64,9 +68,13 @@ type actor struct {
 
 func newStory(t *testing.T) *story {
 	w := &story{t: t, zk: sim.NewZooKeeper(), brokers: map[kafka.BrokerID]*actor{}}
+	w.origin = w.zk.Time()
 	w.board = brokers.NewBoard(func(to kafka.BrokerID, ev brokers.FollowerChanged) { w.news = append(w.news, news{to, ev}) })
 	return w
 }
+
+// time is what the brokers' clocks show.
+func (w *story) time() time.Time { return w.origin.Add(w.zk.Now) }
 
 func (w *story) printf(format string, args ...any) { fmt.Fprintf(&w.out, format+"\n", args...) }
 
@@ -99,8 +107,11 @@ func (a *actor) ExpireSession() {
 	a.step(brokers.SessionEstablished{})
 }
 
-func (a *actor) step(ev brokers.Event) {
-	queue := a.b.Step(a.w.zk.Time(), ev)
+func (a *actor) step(evs ...brokers.Event) {
+	if len(evs) == 1 && evs[0] == nil {
+		evs = nil
+	}
+	queue := a.b.StepAll(a.w.time(), evs)
 	for len(queue) > 0 {
 		e := queue[0]
 		queue = queue[1:]
@@ -109,12 +120,19 @@ func (a *actor) step(ev brokers.Event) {
 		case brokers.AskAlterPartition, brokers.AskControlledShutdown:
 			a.asked = append(a.asked, e)
 			continue
+		case brokers.FetchFrom, brokers.AskEpochEnds, brokers.AskOffsets:
+			if !a.w.route(a, e) {
+				a.asked = append(a.asked, e)
+			}
+			continue
+		case brokers.InterruptFetch:
+			continue
 		}
 		if ev := a.world.Perform(context.Background(), e); ev != nil {
-			queue = append(queue, a.b.Step(a.w.zk.Time(), ev)...)
+			queue = append(queue, a.b.Step(a.w.time(), ev)...)
 		}
 	}
-	for len(a.w.news) > 0 {
+	for len(a.w.news) > 0 && !a.w.quiet {
 		n := a.w.news[0]
 		a.w.news = a.w.news[1:]
 		if to := a.w.brokers[n.to]; to != nil {
@@ -145,6 +163,16 @@ func (a *actor) trace(e brokers.Effect) {
 		a.w.printf("%s exit: %v", at, e.Err)
 	case brokers.NotifyLogDirFailure:
 		a.w.printf("%s log dir failure", at)
+	case brokers.FetchFrom:
+		for _, r := range e.Request.Rows {
+			a.w.printf("%s fetch from %d: %s at=%d last-epoch=%d epoch=%d", at, e.Leader, r.Partition, r.Offset, r.LastFetchedEpoch, r.LeaderEpoch)
+		}
+	case brokers.AskEpochEnds:
+		for _, q := range e.Queries {
+			a.w.printf("%s ask %d: end of epoch %d", at, e.Leader, q.Epoch)
+		}
+	case brokers.AskOffsets:
+		a.w.printf("%s ask %d: log start and end", at, e.Leader)
 	}
 }
 
@@ -317,7 +345,7 @@ func (w *story) directive(d *datadriven.TestData) {
 	case "shutdown":
 		w.actor(d).step(brokers.Stop{})
 	default:
-		d.Fatalf(w.t, "unknown directive %q", d.Cmd)
+		w.scenario(d)
 	}
 }
 
@@ -368,12 +396,12 @@ func (w *story) advance(to time.Duration) {
 				who, first = w.brokers[id], at
 			}
 		}
-		limit := w.zk.Time().Add(to - w.zk.Now)
+		limit := w.time().Add(to - w.zk.Now)
 		if who == nil || first.After(limit) {
 			break
 		}
-		if first.After(w.zk.Time()) {
-			w.zk.Now += first.Sub(w.zk.Time())
+		if first.After(w.time()) {
+			w.zk.Now += first.Sub(w.time())
 		}
 		who.step(nil)
 	}

@@ -481,5 +481,7 @@ func (b *Broker) reachRange(now time.Time, p *partition, latest, earliest int64)
 			return
 		}
 		b.moved(p)
+	default: // the leader may say the same again: not without a rest
+		b.rest(now, p)
 	}
 }
