@@ -237,7 +237,9 @@ func (p *person) configure(rt *rapid.T) {
 	p.version = rapid.SampledFrom(versions).Draw(rt, "version")
 	p.session = rapid.SampledFrom([]time.Duration{6 * time.Second, 10 * time.Second, 30 * time.Second}).Draw(rt, "session")
 	p.rebalance = rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, time.Minute}).Draw(rt, "rebalance")
-	p.protocols = rapid.SampledFrom([]string{"range", "range,sticky", "sticky,range"}).Draw(rt, "protocols")
+	// All offer both. A member that was loaded is known by the chosen one alone,
+	// so whoever lacks that is refused until the member has joined again.
+	p.protocols = rapid.SampledFrom([]string{"range,sticky", "sticky,range"}).Draw(rt, "protocols")
 }
 
 func (m *crowd) commit(_ *rapid.T, p *person) {
@@ -323,7 +325,10 @@ func (m *crowd) heal(rt *rapid.T) {
 	}
 	// Static members that were away when the others joined may be above the limit.
 	if want := min(len(m.people), m.w.o.MaxSize); in < want || m.describe().State != "Stable" {
-		rt.Fatalf("%d clients are members of a group that is %s; at least %d should be", in, m.describe().State, want)
+		for _, p := range m.people {
+			rt.Logf("%s is %q, phase %d, generation %d", p.name, p.member, p.phase, p.generation)
+		}
+		rt.Fatalf("%d clients are members, at least %d should be, of %+v", in, want, m.describe())
 	}
 }
 
