@@ -9,6 +9,8 @@
 # gozk kazoo kafka zkpeers lin perf, and zktraces, the controller's traces on it.
 # The word beside runs gozk, kazoo, lin and zkdiff side by side: they mostly sleep.
 #
+# Of the brokers: isr, timelines of real brokers (scripts/isr.sh).
+#
 # Programs are built into .cache/bin, what judges download goes to .cache/zk and
 # .cache/peersuite, logs are under .cache/judges. Ports from ZKC_JUDGE_PORT
 # (27000) on. Exit code 1 if a judge found something.
@@ -247,6 +249,13 @@ beside() {
   return "$code"
 }
 
+isr() {
+  OUT=$out/isr scripts/isr.sh "$form" >"$out/isr.log" 2>&1
+  local code=$?
+  grep -v '^ok ' "$out/isr.log" | head -60
+  verdict "isrtrace, $form" "$code" 1 "$out/isr.log"
+}
+
 main() {
   local name failed=()
   if [ $# = 0 ]; then
@@ -257,7 +266,7 @@ main() {
   fi
   for name in "$@"; do
     case $name in
-      traces | cases | peers | bench | zkdiff | zktraces | zkpeers | gozk | kazoo | kafka | lin | perf | beside) ;;
+      traces | cases | peers | bench | zkdiff | zktraces | zkpeers | gozk | kazoo | kafka | lin | perf | beside | isr) ;;
       *)
         echo "judges: no judge is called $name; the head of $0 names them" >&2
         exit 2

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Plays what real brokers did (isr-oracles of ZKC_SHARED) with brokers of
+# bin/zkcontroller, each a process and a candidate for the controller, on its own
+# ZooKeeper, and compares every change of every znode, from the transaction log.
+#
+#   scripts/isr.sh short               # one oracle of each release, about a minute and a half
+#   scripts/isr.sh full                # all
+#   scripts/isr.sh 2.8.2/isr-basic     # these
+#
+# ISR_PARALLEL (3) are played at once, ports from ISR_PORT (32000) on, 10 for
+# each; recordings and the brokers' output go to OUT (.cache/judges/isr). Windows
+# are for an idle machine: ISR_SLACK (0) milliseconds are added to their ends. A
+# play that differs is tried once more, and both are told of.
+# Exit code 1 if an oracle differs twice.
+# shellcheck disable=SC2016,SC2317 # play is called by xargs, which fills in the slot
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+shared=$(cd "${ZKC_SHARED:-../shared}" && pwd) || exit
+oracles=$shared/isr-oracles
+mkdir -p .cache/bin "${OUT:=$PWD/.cache/judges/isr}"
+isrtrace=$PWD/.cache/bin/isrtrace
+ours=${ZKC:-$PWD/bin/zkcontroller}
+export oracles isrtrace ours OUT ISR_PORT=${ISR_PORT:-32000} ISR_SLACK=${ISR_SLACK:-0}
+
+# Of each release one, so that shrink, expand, announcements, admin znodes,
+# min.insync.replicas, truncation and unclean election all come.
+short="0.10.1.1/isr-basic 0.10.2.2/truncate 2.8.2/admin 3.5.2/min-isr 3.9.1/unclean"
+
+# protocol is the inter.broker.protocol.version that the folder's brokers had.
+protocol() {
+  case $1 in
+    0.10.1.1) echo 0.10.1 ;;
+    0.10.2.2) echo 0.10.2 ;;
+    2.8.2) echo 2.6 ;;
+    *) echo "${1%.*}" ;;
+  esac
+}
+
+cluster() { # PORT VERSION
+  cat <<JSON
+{
+  "version": "zkcontroller, inter.broker.protocol.version=$2",
+  "zookeeper": "127.0.0.1:$1", "base_port": $1, "txn_log": true, "warm_up": true, "start_wait_ms": 1000,
+  "zk_cmd": ["$ours", "zookeeper", "{zoocfg}"], "zoo_cfg": {"forceSync": "no"},
+  "broker_cmd": ["$ours", "broker", "--config", "{props}", "--controller"],
+  "settings": {
+    "broker.id": "{id}", "listeners": "PLAINTEXT://127.0.0.1:{port}", "zookeeper.connect": "{zk}",
+    "zookeeper.session.timeout.ms": "60000", "inter.broker.protocol.version": "$2",
+    "log.dirs": "{dir}/d{id}", "auto.leader.rebalance.enable": "false"
+  }
+}
+JSON
+}
+
+play() { # SLOT NAME
+  local port=$((ISR_PORT + $1 * 10)) oracle=$oracles/$2.json dir=$OUT/$2 try
+  for try in 1 2; do
+    rm -rf "$dir" && mkdir -p "$dir"
+    cluster "$port" "$(protocol "${2%/*}")" >"$dir/cluster.json"
+    if "$isrtrace" play -scenario "$oracle" -cluster "$dir/cluster.json" -dir "$dir/work" -out "$dir/run.json" >"$dir/play.log" 2>&1 &&
+      "$isrtrace" compare -slack "$ISR_SLACK" "$oracle" "$dir/run.json" >"$dir/compare.log" 2>&1; then
+      echo "ok      $2$([ "$try" = 1 ] || echo ', at the second try')"
+      return 0
+    fi
+    echo "DIFFERS $2, try $try:"
+    cat "$dir/play.log" "$dir/compare.log" 2>/dev/null | head -30 | sed 's/^/        /'
+  done
+  echo "FAILED  $2: $dir"
+  return 1
+}
+export -f play cluster protocol
+
+case ${1:-} in
+  short) mapfile -t names < <(tr ' ' '\n' <<<"$short") ;;
+  full) mapfile -t names < <(cd "$oracles" && printf '%s\n' */*.json | sed 's/\.json$//') ;;
+  "") echo "usage: $0 short|full|RELEASE/NAME..." >&2 && exit 2 ;;
+  *) names=("$@") ;;
+esac
+(cd "$shared/isrtrace" && ${GO:-go} build -o "$isrtrace" .) || exit
+printf '%s\n' "${names[@]}" | xargs -P "${ISR_PARALLEL:-3}" --process-slot-var=slot -I{} bash -c 'play "$slot" {}'
+code=$?
+echo "isr: ${#names[@]} oracles, $([ "$code" = 0 ] && echo all as recorded || echo some differ)"
+[ "$code" = 0 ]
