@@ -17,12 +17,50 @@ type Board struct {
 
 	mu      sync.Mutex
 	members map[kafka.BrokerID]*member
+
+	shared sync.Mutex
+	topics map[string]*TopicMetadata // as the last broker was told
+}
+
+// share gives what the brokers of this process have in common: they are all told
+// the same of every topic, and keep it once.
+func (bd *Board) share(t *TopicMetadata) *TopicMetadata {
+	if bd == nil {
+		return t
+	}
+	bd.shared.Lock()
+	defer bd.shared.Unlock()
+	old := bd.topics[t.Name]
+	if old == nil {
+		bd.topics[t.Name] = t
+		return t
+	}
+	if sameTopic(old, t) {
+		return old
+	}
+	for i, p := range t.Partitions {
+		if i < len(old.Partitions) && sameState(old.Partitions[i], p) {
+			t.Partitions[i] = old.Partitions[i]
+		}
+	}
+	bd.topics[t.Name] = t
+	return t
+}
+
+// unshare forgets a topic that a broker has forgotten.
+func (bd *Board) unshare(topic string) {
+	if bd == nil {
+		return
+	}
+	bd.shared.Lock()
+	defer bd.shared.Unlock()
+	delete(bd.topics, topic)
 }
 
 // NewBoard makes an empty board. notify hands a leader the news; it is called
 // from the followers' steps and must not block.
 func NewBoard(notify func(leader kafka.BrokerID, ev FollowerChanged)) *Board {
-	return &Board{notify: notify, members: map[kafka.BrokerID]*member{}}
+	return &Board{notify: notify, members: map[kafka.BrokerID]*member{}, topics: map[string]*TopicMetadata{}}
 }
 
 type member struct {

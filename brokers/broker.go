@@ -35,12 +35,13 @@ func (p phase) String() string { return phaseNames[p] }
 // and reaches the world only through the effects Step gives back. It has one
 // owner. Metadata alone may be read by others.
 type Broker struct {
-	opts  Options
-	does  behaviour
-	log   logrus.FieldLogger
-	repl  Replication
-	board *Board
-	cache *MetadataCache
+	opts   Options
+	does   behaviour
+	log    logrus.FieldLogger
+	debugs bool // log takes what is at debug level
+	repl   Replication
+	board  *Board
+	cache  *MetadataCache
 
 	phase      phase
 	run        run
@@ -106,7 +107,7 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 		quiet.SetLevel(logrus.PanicLevel)
 		logs = quiet
 	}
-	b := &Broker{opts: opts, does: behaviourOf(opts), log: logs, board: board, cache: newMetadataCache(),
+	b := &Broker{opts: opts, does: behaviourOf(opts), log: logs, board: board, cache: newMetadataCache(board), debugs: debugs(logs),
 		disk: map[kafka.TopicPartition]*stored{}}
 	if opts.Logs != nil {
 		b.configs = &topicConfigs{defaults: opts.Logs.Topic}
@@ -120,6 +121,9 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 
 // forget is what a process loses when it ends (spec/broker.md §1.7). The logs stay.
 func (b *Broker) forget() {
+	for _, p := range b.partitions {
+		p.gone = true
+	}
 	b.partitions = map[kafka.TopicPartition]*partition{}
 	b.offline = 0
 	b.controllerEpoch, b.epoch, b.registered = 0, 0, false
@@ -625,7 +629,22 @@ func (b *Broker) publishFollowing(now time.Time, tps []kafka.TopicPartition) {
 	b.board.follow(b.opts.ID, following, now)
 }
 
+// debugs tells whether a logger takes what is at debug level; one that cannot be
+// asked does.
+func debugs(l logrus.FieldLogger) bool {
+	switch l := l.(type) {
+	case *logrus.Logger:
+		return l.IsLevelEnabled(logrus.DebugLevel)
+	case *logrus.Entry:
+		return l.Logger.IsLevelEnabled(logrus.DebugLevel)
+	}
+	return true
+}
+
 func (b *Broker) logTransition(p *partition) {
+	if !b.debugs {
+		return
+	}
 	b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithField("leader", p.leader).
 		WithField("leader_epoch", p.leaderEpoch).WithField("isr", p.isr.isr).WithField("zk_version", p.partitionEpoch).
 		WithField("controller_epoch", p.controllerEpoch).Debug("became " + p.role.String())

@@ -57,6 +57,7 @@ type FetchRequest struct {
 	Rows         []FetchRow
 
 	prolong bool // a follower in this process: with nothing to tell, the wait goes on
+	first   int  // of Rows, where reading begins; the rows before it come last
 }
 
 // FetchRow asks for one partition.
@@ -69,7 +70,8 @@ type FetchRow struct {
 	LastFetchedEpoch int32 // -1: not told, then divergence is not looked for
 	MaxBytes         int
 
-	highWatermark int64 // what a follower in this process knows
+	highWatermark int64      // what a follower in this process knows
+	part          *partition // what its leader found the last time: the rows are used again
 }
 
 // FetchResult answers one row. Records are whole batches, to be read only.

@@ -56,23 +56,46 @@ func (e Fetch) apply(b *Broker, now time.Time) {
 	if !b.ready(e) || r.Replica >= 0 && b.faults.holds(b, now, e) {
 		return
 	}
-	pass := reading{b: b, now: now, r: r, results: make([]FetchResult, len(r.Rows))}
-	parts := pass.run()
+	pass := reading{b: b, now: now, r: r}
+	parts := make([]*partition, len(r.Rows))
+	pass.run(parts)
 	if r.MaxWait <= 0 || len(r.Rows) == 0 || pass.bytes >= r.MinBytes || pass.atOnce {
-		e.Reply(pass.answer())
+		e.Reply(pass.results)
 		return
 	}
 	b.delay(now, e, parts)
 }
 
-// run reads all rows, and gives their partitions.
-func (s *reading) run() []*partition {
-	parts := make([]*partition, len(s.r.Rows))
+// run reads all rows, and gives their partitions. A follower in this process is
+// told only what is news to it.
+func (s *reading) run(parts []*partition) {
+	rows, first := s.r.Rows, s.r.first
 	s.left, s.minOne = s.r.MaxBytes, true
-	for i := range s.r.Rows {
-		parts[i] = s.row(&s.r.Rows[i], &s.results[i])
+	if s.r.prolong {
+		var res FetchResult
+		for i := range rows {
+			i = (first + i) % len(rows)
+			if s.again && rows[i].idle(parts[i]) {
+				continue
+			}
+			if parts[i] = s.row(&rows[i], &res); rows[i].hasNews(&res) {
+				s.results = append(s.results, res)
+			}
+		}
+		return
 	}
-	return parts
+	s.results = make([]FetchResult, len(rows))
+	for i := range rows {
+		i = (first + i) % len(rows)
+		parts[i] = s.row(&rows[i], &s.results[i])
+	}
+}
+
+// idle tells whether there cannot be anything new in a partition, for a follower
+// whose fetch waits.
+func (row *FetchRow) idle(p *partition) bool {
+	return p != nil && p.log != nil && p.role == leader && !p.gone && row.Offset == p.log.LogEndOffset() && row.highWatermark == p.log.HighWatermark() &&
+		row.LogStartOffset >= p.log.LogStartOffset() && p.judgeEpoch(row.LeaderEpoch) == kafka.NoError
 }
 
 // row reads one row; for a follower's it then carries out spec/broker.md §2.4.
@@ -113,7 +136,13 @@ func (s *reading) admit(row *FetchRow) (*partition, *remote, kafka.ErrorCode) {
 	if s.r.Replica < 0 && !b.cache.Knows(row.Partition) {
 		return nil, nil, kafka.UnknownTopicOrPartition
 	}
-	p, code := b.hosted(row.Partition)
+	p, code := row.part, kafka.NoError
+	if p == nil || p.gone || p.offline || p.log == nil || p.tp != row.Partition || !s.r.prolong {
+		p, code = b.hosted(row.Partition)
+	}
+	if s.r.prolong {
+		row.part = p
+	}
 	switch {
 	case code != kafka.NoError:
 		return nil, nil, code
@@ -207,21 +236,6 @@ func (r *FetchRequest) limit(p *partition) int64 {
 		return min(p.log.HighWatermark(), p.log.LastStableOffset())
 	}
 	return p.log.HighWatermark()
-}
-
-// answer gives the results; a follower in this process needs only those that
-// have something new.
-func (s *reading) answer() []FetchResult {
-	if !s.r.prolong {
-		return s.results
-	}
-	news := s.results[:0]
-	for i := range s.results {
-		if s.r.Rows[i].hasNews(&s.results[i]) {
-			news = append(news, s.results[i])
-		}
-	}
-	return news
 }
 
 func (row *FetchRow) hasNews(res *FetchResult) bool {
@@ -373,9 +387,9 @@ func (b *Broker) complete(now time.Time, f *delayedFetch) {
 		return
 	}
 	b.forgetFetch(now, f)
-	pass := reading{b: b, now: now, r: f.Request, again: true, results: make([]FetchResult, len(f.Request.Rows))}
-	pass.run()
-	f.Reply(pass.answer())
+	pass := reading{b: b, now: now, r: f.Request, again: true}
+	pass.run(f.parts)
+	f.Reply(pass.results)
 }
 
 // forgetFetch takes a wait out of all lists.

@@ -23,6 +23,7 @@ type fetcher struct {
 	alarm
 	id    fetcherID
 	parts []*partition
+	rows  []FetchRow    // of parts, used again for each fetch
 	first int           // of parts, in the next request: who got records goes last
 	busy  bool          // a request is on its way
 	sent  *FetchRequest // it, if it is a fetch
@@ -149,16 +150,16 @@ func (b *Broker) runFetcher(now time.Time, f *fetcher) {
 		b.alarms.set(f, rest)
 		return
 	}
-	var rows []FetchRow
+	rows := 0
 	var epochs []EpochQuery
 	var lost []kafka.TopicPartition
 	var soonest time.Time
-	n := len(f.parts)
-	f.first %= n
-	for i := range n {
-		p := f.parts[(f.first+i)%n]
+	for _, p := range f.parts {
 		w := p.follow
 		switch {
+		case w.ready(now) && !b.faults.pausesFetching(p.tp):
+			rows++
+			w.ask(p)
 		case w.failed || b.faults.pausesFetching(p.tp):
 		case w.rest.After(now):
 			if soonest.IsZero() || w.rest.Before(soonest) {
@@ -168,14 +169,14 @@ func (b *Broker) runFetcher(now time.Time, f *fetcher) {
 			lost = append(lost, p.tp)
 			w.ask(p)
 		case w.truncating && p.log.LatestEpoch() < 0:
-			b.cut(p, w.initial)
-			w.truncating = false
-			rows = append(rows, b.fetchRow(p))
+			if b.cut(p, w.initial) {
+				w.truncating = false
+				rows++
+				w.ask(p)
+			}
 		case w.truncating:
 			epochs = append(epochs, EpochQuery{Partition: p.tp, LeaderEpoch: b.toldEpoch(p), Epoch: p.log.LatestEpoch()})
 			w.ask(p)
-		default:
-			rows = append(rows, b.fetchRow(p))
 		}
 	}
 	b.alarms.stop(f)
@@ -185,8 +186,8 @@ func (b *Broker) runFetcher(now time.Time, f *fetcher) {
 		b.send(f, AskOffsets{Asking: ask, Queries: offsetQueries(lost)})
 	case len(epochs) > 0:
 		b.send(f, AskEpochEnds{Asking: ask, Queries: epochs})
-	case len(rows) > 0:
-		f.sent = b.fetchRequest(rows)
+	case rows > 0:
+		f.sent = b.fetchRequest(now, f, rows)
 		b.send(f, FetchFrom{Asking: ask, Request: f.sent})
 	case !soonest.IsZero():
 		b.alarms.set(f, soonest)
@@ -213,18 +214,47 @@ func (b *Broker) toldEpoch(p *partition) int32 {
 
 func (w *following) ask(p *partition) { w.asked, w.askedEpoch = p.log.LogEndOffset(), p.leaderEpoch }
 
-func (b *Broker) fetchRow(p *partition) FetchRow {
-	p.follow.ask(p)
-	row := FetchRow{Partition: p.tp, TopicID: p.topicID, Offset: p.follow.asked, LogStartOffset: p.log.LogStartOffset(),
-		LeaderEpoch: b.toldEpoch(p), LastFetchedEpoch: kafka.NoEpoch, MaxBytes: b.opts.Logs.FetchPartitionBytes, highWatermark: p.log.HighWatermark()}
+// ready tells whether there is nothing but to fetch.
+func (w *following) ready(now time.Time) bool {
+	return !w.failed && !w.truncating && !w.outOfRange && !w.rest.After(now)
+}
+
+func (b *Broker) fillRow(p *partition, row *FetchRow) {
+	if row.Partition != p.tp {
+		*row = FetchRow{Partition: p.tp, LastFetchedEpoch: kafka.NoEpoch, MaxBytes: b.opts.Logs.FetchPartitionBytes}
+	}
+	row.TopicID, row.Offset, row.LogStartOffset, row.LeaderEpoch, row.highWatermark = p.topicID, p.follow.asked, p.log.LogStartOffset(), b.toldEpoch(p), p.log.HighWatermark()
 	if b.does.fetchTruncates {
 		row.LastFetchedEpoch = p.log.LatestEpoch()
 	}
-	return row
 }
 
-func (b *Broker) fetchRequest(rows []FetchRow) *FetchRequest {
-	r := &FetchRequest{Replica: b.opts.ID, ReplicaEpoch: kafka.NoBrokerEpoch, MaxWait: b.opts.ReplicaFetchWait, MinBytes: b.opts.Logs.FetchMinBytes,
+// fetchRequest asks for those of the fetcher's partitions that are ready, n of
+// them: mostly all, in the memory of the last request, which has been answered.
+func (b *Broker) fetchRequest(now time.Time, f *fetcher, n int) *FetchRequest {
+	all := n == len(f.parts)
+	if len(f.rows) != len(f.parts) {
+		f.rows = make([]FetchRow, len(f.parts))
+	}
+	rows := f.rows
+	if !all {
+		rows = make([]FetchRow, 0, n)
+	}
+	first := f.first % len(f.parts)
+	for i, p := range f.parts {
+		if all {
+			b.fillRow(p, &rows[i])
+			continue
+		}
+		if i == first {
+			first = len(rows)
+		}
+		if p.follow.ready(now) && !b.faults.pausesFetching(p.tp) {
+			rows = append(rows, FetchRow{})
+			b.fillRow(p, &rows[len(rows)-1])
+		}
+	}
+	r := &FetchRequest{first: first % n, Replica: b.opts.ID, ReplicaEpoch: kafka.NoBrokerEpoch, MaxWait: b.opts.ReplicaFetchWait, MinBytes: b.opts.Logs.FetchMinBytes,
 		MaxBytes: b.opts.Logs.FetchMaxBytes, Rows: rows}
 	if b.does.tellsBrokerEpoch {
 		r.ReplicaEpoch = b.epoch

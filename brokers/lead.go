@@ -105,7 +105,7 @@ func (b *Broker) deleteLog(tp kafka.TopicPartition, p *partition) {
 			b.configs.put(t.name, TopicConfig{}, false)
 		}
 	}
-	p.log, p.role = nil, noRole
+	p.log, p.role, p.gone = nil, noRole, true
 }
 
 // flaps remembers who left a partition's ISR and came back (spec/broker.md §11.4).

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -18,6 +19,7 @@ type MetadataCache struct {
 	controller kafka.BrokerID
 	brokers    map[kafka.BrokerID]kafka.Broker
 	topics     map[string]*TopicMetadata
+	board      *Board // what the brokers of one process have in common is kept once
 }
 
 // TopicMetadata is one topic of the cache. It is never changed in place.
@@ -27,8 +29,8 @@ type TopicMetadata struct {
 	Partitions []*control.PartitionState // sorted by number
 }
 
-func newMetadataCache() *MetadataCache {
-	return &MetadataCache{controller: kafka.NoController, topics: map[string]*TopicMetadata{}}
+func newMetadataCache(board *Board) *MetadataCache {
+	return &MetadataCache{controller: kafka.NoController, topics: map[string]*TopicMetadata{}, board: board}
 }
 
 // update applies a request that passed the gates (spec/broker.md §9.3): the
@@ -49,39 +51,62 @@ func (c *MetadataCache) update(r *control.UpdateMetadataRequest) {
 	for _, b := range r.LiveBrokers {
 		c.brokers[b.ID] = b
 	}
-	byTopic := map[string][]*control.PartitionState{}
-	for _, p := range r.Partitions {
-		byTopic[p.Topic] = append(byTopic[p.Topic], p)
+	for parts := range byTopic(r.Partitions) {
+		c.merge(parts[0].Topic, parts)
 	}
-	for topic, parts := range byTopic {
-		c.merge(topic, parts)
+}
+
+// byTopic gives the partitions of each topic. Controllers send them sorted; where
+// somebody else does not, a topic comes up more than once.
+func byTopic(all []*control.PartitionState) iter.Seq[[]*control.PartitionState] {
+	return func(yield func([]*control.PartitionState) bool) {
+		for from, to := 0, 0; from < len(all); from = to {
+			for to = from + 1; to < len(all) && all[to].Topic == all[from].Topic; to++ {
+			}
+			if !yield(all[from:to]) {
+				return
+			}
+		}
 	}
 }
 
 func (c *MetadataCache) merge(topic string, parts []*control.PartitionState) {
-	have := map[int32]*control.PartitionState{}
+	next := &TopicMetadata{Name: topic, Partitions: make([]*control.PartitionState, 0, len(parts))}
 	if old := c.topics[topic]; old != nil {
-		for _, p := range old.Partitions {
-			have[p.Partition] = p
-		}
+		next.Name = old.Name
+		next.Partitions = append(next.Partitions, old.Partitions...)
 	}
-	next := &TopicMetadata{Name: topic}
 	for _, p := range parts {
 		next.ID = p.TopicID // a zero id removes a known one (spec/control-plane.md §1.4)
-		if p.Leader == kafka.LeaderDuringDelete {
-			delete(have, p.Partition)
-		} else {
-			have[p.Partition] = p
+		i, had := slices.BinarySearchFunc(next.Partitions, p.Partition, func(p *control.PartitionState, n int32) int { return cmp.Compare(p.Partition, n) })
+		switch gone := p.Leader == kafka.LeaderDuringDelete; {
+		case gone && had:
+			next.Partitions = slices.Delete(next.Partitions, i, i+1)
+		case gone:
+		case had:
+			next.Partitions[i] = p
+		default:
+			next.Partitions = slices.Insert(next.Partitions, i, p)
 		}
 	}
-	if len(have) == 0 {
+	if len(next.Partitions) == 0 {
 		delete(c.topics, topic)
+		c.board.unshare(topic)
 		return
 	}
-	for _, n := range slices.Sorted(maps.Keys(have)) {
-		next.Partitions = append(next.Partitions, have[n])
-	}
-	c.topics[topic] = next
+	c.topics[next.Name] = c.board.share(next)
+}
+
+// sameTopic tells whether two entries say the same.
+func sameTopic(a, b *TopicMetadata) bool {
+	return a.Name == b.Name && a.ID == b.ID && slices.EqualFunc(a.Partitions, b.Partitions, sameState)
+}
+
+func sameState(a, b *control.PartitionState) bool {
+	return a == b || a.TopicPartition == b.TopicPartition && a.TopicID == b.TopicID && a.Leader == b.Leader && a.LeaderEpoch == b.LeaderEpoch &&
+		a.Recovery == b.Recovery && a.ZKVersion == b.ZKVersion && a.ControllerEpoch == b.ControllerEpoch && a.IsNew == b.IsNew &&
+		slices.Equal(a.ISR, b.ISR) && slices.Equal(a.Replicas, b.Replicas) && slices.Equal(a.Adding, b.Adding) &&
+		slices.Equal(a.Removing, b.Removing) && slices.Equal(a.Offline, b.Offline)
 }
 
 func (c *MetadataCache) clear() {

@@ -50,6 +50,7 @@ type partition struct {
 	flaps      *flaps
 	wake       uint8
 	suspected  bool // it is in Broker.suspects
+	gone       bool // deleted, or of an earlier life of the process
 }
 
 func newPartition(tp kafka.TopicPartition) *partition {

@@ -368,7 +368,7 @@ func (b *Broker) retain(now time.Time) {
 	}
 }
 
-func (b *Broker) retainLog(now time.Time, tp kafka.TopicPartition, st *stored, c TopicConfig) {
+func (b *Broker) retainLog(now time.Time, tp kafka.TopicPartition, st *stored, c *TopicConfig) {
 	freed, err := st.log.Retain(now, c.RetentionBytes, c.Retention)
 	p := b.partitions[tp]
 	if err != nil {

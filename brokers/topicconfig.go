@@ -120,8 +120,8 @@ func (c TopicConfig) log() commitlog.Options {
 // topicState is what the partitions of one topic that are hosted here share.
 type topicState struct {
 	name   string
-	config TopicConfig
-	known  bool // config has been read
+	config *TopicConfig // never changed in place
+	known  bool         // config has been read
 	hosted int
 }
 
@@ -160,7 +160,7 @@ func (c *topicConfigs) put(topic string, t TopicConfig, own bool) {
 func (b *Broker) topic(name string) *topicState {
 	t := b.topics[name]
 	if t == nil {
-		t = &topicState{name: name, config: b.opts.Logs.Topic}
+		t = &topicState{name: name, config: &b.opts.Logs.Topic}
 		b.topics[name] = t
 		b.wantConfigs = append(b.wantConfigs, name)
 	}
@@ -201,7 +201,7 @@ func (e topicConfigsRead) apply(b *Broker, now time.Time) {
 		if t := b.topics[name]; t != nil {
 			t.known = true
 			b.configure(t, b.opts.Logs.Topic.With(e.sets[i]))
-			b.configs.put(name, t.config, len(e.sets[i]) > 0)
+			b.configs.put(name, *t.config, len(e.sets[i]) > 0)
 		}
 	}
 	waiting := b.unconfigured
@@ -213,10 +213,10 @@ func (e topicConfigsRead) apply(b *Broker, now time.Time) {
 
 // configure puts a configuration in force.
 func (b *Broker) configure(t *topicState, c TopicConfig) {
-	if t.config == c {
+	if *t.config == c {
 		return
 	}
-	t.config = c
+	t.config = &c
 	if c.Compact && b.cleanAt.IsZero() {
 		b.cleanAt = b.now.Add(cleanerRest)
 	}

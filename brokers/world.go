@@ -102,7 +102,7 @@ func (w World) askLeader(ctx context.Context, e Effect) Event {
 		if w.Leaders == nil || len(e.To.Endpoints) == 0 {
 			return e.Answer(nil, errNoWay)
 		}
-		results, err := w.Leaders.Fetch(ctx, e.To, e.Request)
+		results, err := w.Leaders.Fetch(ctx, e.To, e.Request.turned())
 		for i := range results {
 			checkFetched(&results[i])
 		}
@@ -123,6 +123,14 @@ func (w World) askLeader(ctx context.Context, e Effect) Event {
 		return e.Answer(answers, err)
 	}
 	return nil
+}
+
+// turned is the request with its rows in the order in which they are to be read,
+// in memory of its own.
+func (r *FetchRequest) turned() *FetchRequest {
+	c := *r
+	c.Rows, c.first = slices.Concat(r.Rows[r.first:], r.Rows[:r.first]), 0
+	return &c
 }
 
 // checkFetched checks records before they come to the loop.
