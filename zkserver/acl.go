@@ -170,12 +170,11 @@ func ipPrefix(s string) (netip.Prefix, bool) {
 // (spec/zookeeper.md §4.9). Nil means it is invalid.
 func fixACL(who Who, acl []ACL) []ACL {
 	var out []ACL
-	add := func(a ACL) {
-		if !slices.Contains(out, a) {
-			out = append(out, a)
+	add := func(a ACL) { out = append(out, a) }
+	for i, a := range acl {
+		if slices.Contains(acl[:i], a) {
+			continue
 		}
-	}
-	for _, a := range acl {
 		switch a.Scheme {
 		case "world":
 			if a.ID != "anyone" {
@@ -194,7 +193,7 @@ func fixACL(who Who, acl []ACL) []ACL {
 				return nil
 			}
 		case "digest":
-			if strings.Count(a.ID, ":") != 1 {
+			if strings.Count(strings.TrimRight(a.ID, ":"), ":") != 1 { // colons at the end do not count
 				return nil
 			}
 			add(a)

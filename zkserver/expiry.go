@@ -22,6 +22,9 @@ func (s *Server) ticks() int64 { return s.o.Clock.Now().Sub(s.began).Millisecond
 func (s *Server) touch(sess *session, now int64) {
 	tick := s.o.TickTime.Milliseconds()
 	sess.deadline = (now+sess.timeout.Milliseconds())/tick + 1
+	if sess.deadline < sess.filed { // it was taken up with a shorter timeout
+		s.unfile(sess)
+	}
 	if sess.filed == 0 {
 		s.file(sess)
 	}

@@ -96,16 +96,15 @@ func (c *conn) refuse(h zkwire.RequestHeader, now int64, err zkwire.Err) {
 
 // reconfig fails either way: a server alone has no ensemble to change.
 func (c *conn) reconfig(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
-	if !c.s.o.Reconfig {
-		c.refuse(h, now, zkwire.ErrReconfigDisabled)
-		return
-	}
 	var r zkwire.ReconfigRequest
-	if r.Decode(d); d.Err() != nil {
+	switch r.Decode(d); {
+	case d.Err() != nil:
 		c.malformed(h)
-		return
+	case !c.s.o.Reconfig:
+		c.refuse(h, now, zkwire.ErrReconfigDisabled)
+	default:
+		c.refuse(h, now, zkwire.ErrUnimplemented)
 	}
-	c.refuse(h, now, zkwire.ErrUnimplemented)
 }
 
 // read answers getData, exists, getChildren and getChildren2.
@@ -162,7 +161,7 @@ func (c *conn) look(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		return
 	}
 	path, ok := d.NullString()
-	if d.Err() != nil || !ok {
+	if d.Err() != nil || !ok && h.Op != zkwire.OpGetEphemerals {
 		c.malformed(h)
 		return
 	}
@@ -181,6 +180,9 @@ func (c *conn) look(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		c.out = stat.Append(zkwire.AppendACLs(c.out, acl))
 		c.finish(m)
 	case zkwire.OpGetEphemerals:
+		if strings.TrimSpace(path) == "" {
+			path = "/" // a blank prefix is every prefix
+		}
 		paths := slices.DeleteFunc(t.Ephemerals(c.who.Session), func(p string) bool { return !strings.HasPrefix(p, path) })
 		m := c.ok(h)
 		c.out = zkwire.AppendStrings(c.out, paths)
@@ -247,6 +249,9 @@ func (c *conn) write1(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 	case !named:
 		c.refuse(h, now, zkwire.ErrMarshalling)
 		return
+	}
+	if op.Mode == Container && h.Op != zkwire.OpCreateContainer {
+		op.Mode = Persistent // the op code makes a container, flags do so in a multi alone
 	}
 	s := c.s
 	clear(s.ops) // nothing of the last request is held on to
@@ -318,6 +323,9 @@ func (s *Server) decodeMulti(d *zkwire.Decoder) (ops []Op, whole bool) {
 		switch typ {
 		case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL, zkwire.OpDelete, zkwire.OpSetData:
 			op, _, _ = decodeWrite(typ, d)
+			if op.Mode < Persistent || op.Mode > PersistentSequentialTTL || op.Mode.ttl() && typ != zkwire.OpCreateTTL {
+				return nil, false // flags that say no kind of node cannot be read
+			}
 		case zkwire.OpCheck:
 			op = Op{Kind: OpCheck, Path: d.String(), Version: d.Int32()}
 		default:
@@ -351,15 +359,16 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		if done && d.Err() == nil {
 			break
 		}
-		if typ != zkwire.OpGetData && typ != zkwire.OpGetChildren {
-			c.out = zkwire.ReplyHeader{Xid: h.Xid, Zxid: t.Zxid(), Err: zkwire.ErrMarshalling}.Append(c.out[:m+4])
-			break
+		path := ""
+		readable := typ == zkwire.OpGetData || typ == zkwire.OpGetChildren
+		if readable {
+			path = d.String()
+			d.Bool()
 		}
-		path := d.String()
-		d.Bool()
-		if d.Err() != nil {
-			c.out = zkwire.ReplyHeader{Xid: h.Xid, Zxid: t.Zxid(), Err: zkwire.ErrMarshalling}.Append(c.out[:m+4])
-			break
+		if !readable || d.Err() != nil {
+			c.out = c.out[:m] // an error has no body
+			c.malformed(h)
+			return
 		}
 		r := zkwire.Result{Type: typ}
 		var code Code

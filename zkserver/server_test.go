@@ -626,6 +626,7 @@ func TestReconfig(t *testing.T) {
 		cost    int64 // zxids
 	}{
 		{false, whole, zkwire.ErrReconfigDisabled, 1},
+		{false, []byte{0, 0, 0, 9}, zkwire.ErrMarshalling, 0},
 		{true, whole, zkwire.ErrUnimplemented, 1},
 		{true, []byte{0, 0, 0, 9}, zkwire.ErrMarshalling, 0},
 	} {
