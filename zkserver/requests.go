@@ -320,14 +320,14 @@ func (s *Server) decodeMulti(d *zkwire.Decoder) (ops []Op, whole bool) {
 			break
 		}
 		var op Op
-		switch typ {
-		case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL, zkwire.OpDelete, zkwire.OpSetData:
+		switch {
+		case typ == zkwire.OpCheck:
+			op = Op{Kind: OpCheck, Path: d.String(), Version: d.Int32()}
+		case multiWrite(typ):
 			op, _, _ = decodeWrite(typ, d)
 			if op.Mode < Persistent || op.Mode > PersistentSequentialTTL || op.Mode.ttl() && typ != zkwire.OpCreateTTL {
 				return nil, false // flags that say no kind of node cannot be read
 			}
-		case zkwire.OpCheck:
-			op = Op{Kind: OpCheck, Path: d.String(), Version: d.Int32()}
 		default:
 			return nil, false
 		}
@@ -338,6 +338,15 @@ func (s *Server) decodeMulti(d *zkwire.Decoder) (ops []Op, whole bool) {
 	}
 	s.ops = ops
 	return ops, true
+}
+
+// multiWrite tells whether an op code is one of those that a multi has.
+func multiWrite(typ int32) bool {
+	switch typ {
+	case zkwire.OpCreate, zkwire.OpCreate2, zkwire.OpCreateContainer, zkwire.OpCreateTTL, zkwire.OpDelete, zkwire.OpSetData, zkwire.OpCheck:
+		return true
+	}
+	return false
 }
 
 // resultType is the op code that a multi's result has: creations that are
@@ -353,7 +362,7 @@ func resultType(typ int32, op *Op) int32 {
 func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 	t := c.s.tree
 	m := c.ok(h)
-	for {
+	for n := 0; ; n++ {
 		typ, done := d.Int32(), d.Bool()
 		d.Int32()
 		if done && d.Err() == nil {
@@ -366,9 +375,13 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 			d.Bool()
 		}
 		if !readable || d.Err() != nil {
-			c.out = c.out[:m] // an error has no body
-			c.malformed(h)
-			return
+			c.out = c.out[:m] // an error has no body, but for writes: no results
+			if n > 0 || !multiWrite(typ) {
+				c.malformed(h)
+				return
+			}
+			m = c.begin(h.Xid, t.Zxid(), zkwire.ErrMarshalling)
+			break
 		}
 		r := zkwire.Result{Type: typ}
 		var code Code

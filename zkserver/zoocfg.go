@@ -3,6 +3,7 @@ package zkserver
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -29,6 +30,13 @@ type settings struct {
 	from   map[string]string
 	err    error
 }
+
+// Where keys come from besides a file's line: -Dzookeeper.KEY, and -DKEY, which
+// may as well be a setting of another library, such as logging.
+const (
+	jvmFlags   = "SERVER_JVMFLAGS"
+	otherFlags = jvmFlags + " (-D)"
+)
 
 // ParseZooCfg reads a zoo.cfg, and the -D settings of jvmflags over it. Keys
 // nobody knows become warnings; a value that cannot be is an error that names
@@ -66,10 +74,13 @@ func ParseZooCfg(path, jvmflags string) (*ZooCfg, error) {
 		if !ok {
 			continue // a matter of Java
 		}
-		key, value, _ := strings.Cut(def, "=")
-		key = strings.TrimPrefix(key, "zookeeper.")
+		name, value, _ := strings.Cut(def, "=")
+		key := strings.TrimPrefix(name, "zookeeper.")
 		s.values[key] = value
-		s.from[key] = "SERVER_JVMFLAGS"
+		s.from[key] = jvmFlags
+		if key == name {
+			s.from[key] = otherFlags
+		}
 	}
 	return s.config()
 }
@@ -91,11 +102,11 @@ func (s *settings) config() (*ZooCfg, error) {
 	o.Reconfig = s.yes("reconfigEnabled", false)
 	o.SuperDigest = s.take("DigestAuthenticationProvider.superDigest")
 	o.NoForceSync = !s.yes("forceSync", true)
-	o.MaxBuffer = s.number("jute.maxbuffer", 0)
-	o.SnapCount = s.number("snapCount", 0)
+	o.MaxBuffer = s.decode("jute.maxbuffer")
+	o.SnapCount = s.decode("snapCount")
 	o.PurgeRetain = max(3, s.number("autopurge.snapRetainCount", 3))
 	o.PurgeInterval = time.Duration(s.number("autopurge.purgeInterval", 0)) * time.Hour
-	o.ContainerCheck = s.millis("znode.container.checkIntervalMs")
+	o.ContainerCheck = time.Duration(s.decode("znode.container.checkIntervalMs")) * time.Millisecond
 	host := s.take("clientPortAddress")
 	secureHost := s.take("secureClientPortAddress")
 	o.ClientPort = s.number("clientPort", 0)
@@ -117,12 +128,15 @@ func (s *settings) config() (*ZooCfg, error) {
 			cfg.SecureAddr, cfg.TLS = net.JoinHostPort(secureHost, strconv.Itoa(securePort)), conf
 		}
 	}
-	if cfg.ClientAddr == "" && securePort == 0 {
-		return nil, fmt.Errorf("neither clientPort nor secureClientPort is set: write clientPort=2181")
+	switch {
+	case cfg.ClientAddr == "" && securePort == 0:
+		return nil, errors.New("neither clientPort nor secureClientPort is set: write clientPort=2181")
+	case cfg.ClientAddr == "" && cfg.SecureAddr == "":
+		return nil, fmt.Errorf("no port would be open: %s; mend it, or write clientPort=2181", cfg.Warnings[0])
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
-		if s.from[key] == "SERVER_JVMFLAGS" && strings.Contains(key, ".") && !strings.HasPrefix(key, "ssl.") {
-			continue // other libraries' settings, such as logging
+		if s.from[key] == otherFlags {
+			continue
 		}
 		cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("%s: the key %s is not known here and is ignored", s.from[key], key))
 	}
@@ -156,13 +170,19 @@ func (s *settings) fail(key, value, want string) {
 }
 
 // number gives a key's whole number, or def without it.
-func (s *settings) number(key string, def int) int {
+func (s *settings) number(key string, def int) int { return s.integer(key, def, 10) }
+
+// decode gives a key's whole number, 0 without it. It is one of those that
+// Apache takes from Java's system properties, which may be hexadecimal, and
+// octal behind a 0.
+func (s *settings) decode(key string) int { return s.integer(key, 0, 0) }
+
+func (s *settings) integer(key string, def, base int) int {
 	v := s.take(key)
 	if v == "" {
 		return def
 	}
-	// Java's jute.maxbuffer may be hexadecimal.
-	n, err := strconv.ParseInt(v, 0, 32)
+	n, err := strconv.ParseInt(v, base, 32)
 	if err != nil {
 		s.fail(key, v, "a whole number")
 		return def

@@ -36,6 +36,11 @@ func TestParseZooCfg(t *testing.T) {
 		want              ZooCfg
 	}{
 		{name: "the least", text: "clientPort=2181", want: ZooCfg{ClientAddr: ":2181", Options: Options{ClientPort: 2181, MaxClientCnxns: 60, PurgeRetain: 3}}},
+		{name: "flags nobody knows, and zeros in front", text: "clientPort=02181\ntickTime=0500\nsnapCount=0x10",
+			flags: "-Dzookeeper.admin.enableServer=false -Dlog4j.debug -Dzookeeper.fsync.warningthresholdms=20",
+			want: ZooCfg{ClientAddr: ":2181", Options: Options{ClientPort: 2181, TickTime: 500 * time.Millisecond, SnapCount: 16, MaxClientCnxns: 60, PurgeRetain: 3},
+				Warnings: []string{"SERVER_JVMFLAGS: the key admin.enableServer is not known here and is ignored",
+					"SERVER_JVMFLAGS: the key fsync.warningthresholdms is not known here and is ignored"}}},
 		{name: "a full one, in the forms of Java's properties", text: `
 # comment
 ! comment
@@ -82,14 +87,16 @@ initLimit=5
 
 func TestZooCfgThatCannotBe(t *testing.T) {
 	for text, want := range map[string]string{
-		"clientPort=x":                                 `zoo.cfg:1: clientPort is "x": it must be a whole number`,
-		"clientPort=2181\nforceSync=perhaps":           `zoo.cfg:2: forceSync is "perhaps": it must be true or false`,
-		"clientPort=2181\ntickTime=9999999999":         "zoo.cfg:2: tickTime",
-		"clientPort":                                   `zoo.cfg:1: "clientPort" has no value`,
-		"clientPort=1\nserver.1=a:1:2\nserver.2=b:1:2": "server.N names 2 servers",
-		"tickTime=2000":                                "neither clientPort nor secureClientPort is set",
-		"clientPort=2181\ndataLogDir=/tmp/x":           "dataLogDir is set but dataDir is not",
-		"clientPort=2181\nmaxSessionTimeout=100":       "the longest must not be below the shortest",
+		"clientPort=x":                                     `zoo.cfg:1: clientPort is "x": it must be a whole number`,
+		"clientPort=2181\nforceSync=perhaps":               `zoo.cfg:2: forceSync is "perhaps": it must be true or false`,
+		"clientPort=2181\ntickTime=9999999999":             "zoo.cfg:2: tickTime",
+		"clientPort":                                       `zoo.cfg:1: "clientPort" has no value`,
+		"clientPort=1\nserver.1=a:1:2\nserver.2=b:1:2":     "server.N names 2 servers",
+		"tickTime=2000":                                    "neither clientPort nor secureClientPort is set",
+		"secureClientPort=1\nssl.keyStore.location=/x.jks": "no port would be open: the secure client port 1 stays shut",
+		"clientPort=0x1":                                   `zoo.cfg:1: clientPort is "0x1": it must be a whole number`,
+		"clientPort=2181\ndataLogDir=/tmp/x":               "dataLogDir is set but dataDir is not",
+		"clientPort=2181\nmaxSessionTimeout=100":           "the longest must not be below the shortest",
 	} {
 		_, err := ParseZooCfg(zooCfg(t, text), "")
 		if err == nil || !strings.Contains(err.Error(), want) {
