@@ -126,3 +126,12 @@ func replicationStory(t *testing.T, version kafka.ProtocolVersion) {
 		t.Fatal(err)
 	}
 }
+
+// producing is a request for n records in one batch.
+func producing(n int, acks int16) *brokers.ProduceRequest {
+	rs := make([]commitlog.Record, n)
+	for i := range rs {
+		rs[i] = commitlog.Record{Timestamp: time.Now().UnixMilli(), Value: fmt.Appendf(nil, "%d", i)}
+	}
+	return &brokers.ProduceRequest{Acks: acks, Timeout: 30 * time.Second, Rows: []brokers.ProduceRow{{Partition: t0, Records: commitlog.Encode(rs...)}}}
+}
