@@ -150,7 +150,7 @@ func (c *conn) admit() bool {
 	s := c.s
 	for !c.dead && !s.closed {
 		switch {
-		case s.paused || s.snap.first || s.behind():
+		case s.stands() || s.behind():
 			s.resumed.Wait()
 		case len(c.out) > sendHigh:
 			c.room.Wait()

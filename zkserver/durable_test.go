@@ -128,18 +128,7 @@ func TestSnapshotsAmidWritesAndPurge(t *testing.T) {
 	if diff := cmp.Diff(want, image(again)); diff != "" {
 		t.Errorf("the tree after a kill (-want +got):\n%s", diff)
 	}
-	c := dial(t, s, 20*time.Second)
-	for i := 0; snapshots(t, o.DataDir) < 5; i++ {
-		if i == 200 {
-			t.Fatal("no more snapshots")
-		}
-		for range 200 {
-			c.write(c.request(zkwire.OpSetData, setBody("/w1-999", "z")))
-		}
-		for range 200 {
-			c.reply()
-		}
-	}
+	moreSnapshots(t, s, "/w1-999")
 	o.Clock.(*ManualClock).Advance(time.Hour)
 	if err := s.Close(); err != nil { // waits for the purge
 		t.Fatal(err)
@@ -154,6 +143,41 @@ func TestSnapshotsAmidWritesAndPurge(t *testing.T) {
 		}
 	}); t.Failed() {
 		return
+	}
+}
+
+// moreSnapshots writes until there are five.
+func moreSnapshots(t *testing.T, s *Server, path string) {
+	t.Helper()
+	c := dial(t, s, 20*time.Second)
+	for i := 0; snapshots(t, s.o.DataDir) < 5; i++ {
+		if i == 200 {
+			t.Fatal("no more snapshots")
+		}
+		for range 200 {
+			c.write(c.request(zkwire.OpSetData, setBody(path, "z")))
+		}
+		for range 200 {
+			c.reply()
+		}
+	}
+}
+
+func TestPurgeAtTheStart(t *testing.T) {
+	o := Options{Clock: NewManualClock(), DataDir: t.TempDir(), NoForceSync: true, SnapCount: 100}
+	s := serverFor(t, o)
+	moreSnapshots(t, s, "/")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.PurgeInterval = 24 * time.Hour
+	s = serverFor(t, o)
+	dial(t, s, time.Second)
+	if err := s.Close(); err != nil { // waits for the purge
+		t.Fatal(err)
+	}
+	if n := snapshots(t, o.DataDir); n != 3 {
+		t.Errorf("%d snapshots after a start, want 3", n)
 	}
 }
 

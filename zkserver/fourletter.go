@@ -86,6 +86,9 @@ func (c *conn) fourLetter(word string) {
 		text = envi() // may have to ask a name server
 	} else if answer := s.words()[word]; answer != nil {
 		s.mu.Lock()
+		for s.stands() && !c.dead { // who is told of a server that is ready may open a session
+			s.resumed.Wait()
+		}
 		text = answer()
 		s.mu.Unlock()
 	}

@@ -2,7 +2,9 @@ package zkserver
 
 import (
 	"fmt"
+	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,4 +125,39 @@ func TestFixACL(t *testing.T) {
 			t.Errorf("%v: %s, want %s", tc.acl, got, tc.want)
 		}
 	}
+}
+
+// TestWordsWaitForAServerThatIsReady: srvr and ruok are the sign that sessions
+// are accepted, also when the first snapshot takes its time.
+func TestWordsWaitForAServerThatIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Options{FourLetterWords: []string{"*"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.snap.first = true
+		answer := make(chan string, 1)
+		c := dialRaw(t, s)
+		go func() {
+			b, _ := io.ReadAll(c.nc)
+			answer <- string(b)
+		}()
+		c.nc.Write([]byte("ruok"))
+		for _, ready := range []func(){
+			func() { s.mu.Lock(); s.paused, s.snap.first = true, false; s.resumed.Broadcast(); s.mu.Unlock() },
+			s.Resume,
+		} {
+			synctest.Wait()
+			select {
+			case got := <-answer:
+				t.Fatalf("ruok is answered by %q before the server is ready", got)
+			default:
+			}
+			ready()
+		}
+		if got := <-answer; got != "imok" {
+			t.Errorf("ruok is answered by %q", got)
+		}
+	})
 }

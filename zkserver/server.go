@@ -141,6 +141,7 @@ func (s *Server) begin() error {
 	s.every(s.o.TickTime, s.expire)
 	s.every(s.o.ContainerCheck, s.sweep)
 	if s.o.DataDir != "" && s.o.PurgeInterval > 0 {
+		s.purge() // a server that is started every day is purged, too
 		s.every(s.o.PurgeInterval, s.purge)
 	}
 	return nil
@@ -167,7 +168,7 @@ func (s *Server) every(d time.Duration, f func()) {
 		if s.closed {
 			return
 		}
-		if !s.paused && !s.snap.first {
+		if !s.stands() {
 			f()
 			s.settle(nil)
 		}
@@ -384,6 +385,9 @@ func (s *Server) Pause() {
 	defer s.mu.Unlock()
 	s.paused = true
 }
+
+// stands tells whether the server hangs, or does not accept sessions yet.
+func (s *Server) stands() bool { return s.paused || s.snap.first }
 
 // Resume ends a Pause.
 func (s *Server) Resume() {
