@@ -138,9 +138,11 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 		return err
 	}
 	defer zk.close()
-	cluster, err := assembly.StartCluster(ctx, d.cluster(zk.server))
+	serving, end := zk.whileServing(ctx)
+	defer end()
+	cluster, err := assembly.StartCluster(serving, d.cluster(zk.server))
 	if err != nil {
-		return unlessLeaving(ctx, err)
+		return unlessLeaving(ctx, zk.cause(err))
 	}
 	defer cluster.Close()
 	out := cmd.OutOrStdout()
@@ -148,8 +150,8 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 		out = cmd.ErrOrStderr() // stdout is the command's
 	}
 	d.tell(out, zk, cluster, len(command) > 0)
-	if err := d.prepare(ctx, cluster); err != nil {
-		if len(command) > 0 {
+	if err := d.prepare(serving, cluster); err != nil {
+		if err = zk.cause(err); len(command) > 0 {
 			return err
 		}
 		return unlessLeaving(ctx, err)
@@ -160,12 +162,12 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 	}
 	select {
 	case <-ctx.Done():
-	case err := <-zk.failed:
-		return err
+	case <-zk.failed:
+		return zk.why
 	case <-cluster.Done():
 		return errors.Join(errors.New("no broker lives any more"), cluster.Err())
 	}
-	return cluster.Close()
+	return errors.Join(cluster.Close(), zk.close())
 }
 
 func (d *dev) cluster(server *zkserver.Server) assembly.ClusterOptions {

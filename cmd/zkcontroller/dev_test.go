@@ -273,6 +273,20 @@ func TestDevCommand(t *testing.T) {
 	}
 }
 
+// A disk that takes no transaction ends dev at once, and is the reason it gives.
+func TestDevOnADiskThatFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "version-2", "log.1"), 0o755); err != nil { // where the first log would be
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--", "true"}} {
+		err := run(t.Context(), append([]string{"dev", "--data-dir", dir}, args...), io.Discard)
+		if err == nil || !strings.HasPrefix(err.Error(), "make transactions durable: begin a log") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
 // Ports that are taken, and words that mean nothing, are told with a remedy.
 func TestDevRefuses(t *testing.T) {
 	taken := zktest.StartZooKeeper(t)

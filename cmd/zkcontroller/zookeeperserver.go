@@ -88,7 +88,8 @@ func serveZooKeeper(ctx context.Context, cfg *zkserver.ZooCfg, log *logrus.Logge
 		return err
 	}
 	select {
-	case err = <-z.failed:
+	case <-z.failed:
+		err = z.why
 	case <-ctx.Done():
 		log.WithField("why", context.Cause(ctx)).Info("leaving")
 	}
@@ -160,7 +161,9 @@ type zookeeper struct {
 	server  *zkserver.Server
 	ports   []net.Listener
 	serving sync.WaitGroup
-	failed  chan error // a port that is served no more
+	failed  chan struct{} // closed when a port is served no more
+	why     error         // behind failed
+	failing sync.Once
 	once    sync.Once
 	err     error
 }
@@ -176,7 +179,7 @@ func startZooKeeper(cfg *zkserver.ZooCfg, log *logrus.Logger) (*zookeeper, error
 	if o.ClientPort == 0 && cfg.ClientAddr != "" {
 		o.ClientPort = ports[0].Addr().(*net.TCPAddr).Port
 	}
-	z := &zookeeper{ports: ports, failed: make(chan error, len(ports))}
+	z := &zookeeper{ports: ports, failed: make(chan struct{})}
 	if z.server, err = zkserver.New(o); err != nil {
 		for _, l := range ports {
 			l.Close()
@@ -187,11 +190,38 @@ func startZooKeeper(cfg *zkserver.ZooCfg, log *logrus.Logger) (*zookeeper, error
 		log.WithField("address", l.Addr().String()).Info("serving ZooKeeper")
 		z.serving.Go(func() {
 			if err := z.server.Serve(l); err != nil && !errors.Is(err, zkserver.ErrServerClosed) {
-				z.failed <- err
+				z.failing.Do(func() {
+					z.why = err
+					close(z.failed)
+				})
 			}
 		})
 	}
 	return z, nil
+}
+
+// whileServing gives a context that ends with a port, too; what then fails has
+// this one cause. Its end has to be called.
+func (z *zookeeper) whileServing(ctx context.Context) (serving context.Context, end func()) {
+	serving, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-z.failed:
+			cancel()
+		case <-serving.Done():
+		}
+	}()
+	return serving, cancel
+}
+
+// cause is why a port is served no more, or else the error itself.
+func (z *zookeeper) cause(err error) error {
+	select {
+	case <-z.failed:
+		return z.why
+	default:
+		return err
+	}
 }
 
 func (z *zookeeper) address() string { return z.ports[0].Addr().String() }
