@@ -722,29 +722,3 @@ func (b *Broker) stop(now time.Time, p *partition, s control.StopPartition) {
 		delete(b.disk, s.TopicPartition)
 	}
 }
-
-// Snapshot is a broker as tests and status pages see it.
-type Snapshot struct {
-	ID              kafka.BrokerID         `json:"id"`
-	Phase           string                 `json:"phase"`
-	Profile         string                 `json:"profile"`
-	Registered      bool                   `json:"registered"`
-	BrokerEpoch     int64                  `json:"broker_epoch"`
-	ControllerEpoch int32                  `json:"controller_epoch"`
-	Partitions      []PartitionSnapshot    `json:"partitions"`
-	Unannounced     []kafka.TopicPartition `json:"unannounced"`
-	Counters        Counters               `json:"counters"`
-}
-
-// Snapshot gives the state between two steps; partitions are sorted.
-func (b *Broker) Snapshot() Snapshot {
-	s := Snapshot{ID: b.opts.ID, Phase: b.phase.String(), Profile: b.does.profile.String(), Registered: b.registered,
-		BrokerEpoch: b.epoch, ControllerEpoch: b.controllerEpoch, Counters: b.counters}
-	if b.announcer != nil {
-		s.Unannounced = b.announcer.Pending()
-	}
-	for _, tp := range slices.SortedFunc(maps.Keys(b.partitions), kafka.TopicPartition.Compare) {
-		s.Partitions = append(s.Partitions, b.partitions[tp].snapshot())
-	}
-	return s
-}

@@ -176,6 +176,7 @@ type behaviour struct {
 	tellsEpochs       bool // IBP >= 2.0: requests tell the leader epoch
 	tellsBrokerEpoch  bool // IBP >= 3.5: fetches tell the follower's broker epoch
 	forgetsOldEpochs  bool // 0.11: a leader knows nothing of epochs below its first
+	addingCountsNot   bool // >= 2.5: replicas that are being added do not count as missing
 }
 
 func behaviourOf(o Options) behaviour {
@@ -224,6 +225,7 @@ func behaviourOf(o Options) behaviour {
 		tellsEpochs:       o.Version.AtLeast(kafka.ProtocolVersion{Major: 2, IV: 1}),
 		tellsBrokerEpoch:  o.Version.AtLeast(kafka.ProtocolVersion{Major: 3, Minor: 5}),
 		forgetsOldEpochs:  !at(1, 0),
+		addingCountsNot:   at(2, 5),
 	}
 }
 
