@@ -267,11 +267,11 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 	case "clear":
 		b.faults.answers = nil
 		b.faults.skew = 0
-		b.mend(now, nil)
 		for _, id := range slices.Sorted(maps.Keys(b.faults.followers)) {
 			b.faults.followers[id] = condition{since: now} // it has to catch up from here
 			b.repl.Changed(now, id, nil)
 		}
+		b.mend(now, nil)
 		b.unhang(now)
 	case "status":
 	default:

@@ -2,6 +2,8 @@ package brokers_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +15,11 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
+	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/sim"
+	"github.com/zkcontroller/zkcontroller/zkpaths"
+	"github.com/zkcontroller/zkcontroller/zkserver"
 )
 
 // produce appends one record a value, in one batch, and waits for the answer.
@@ -134,4 +140,351 @@ func producing(n int, acks int16) *brokers.ProduceRequest {
 		rs[i] = commitlog.Record{Timestamp: time.Now().UnixMilli(), Value: fmt.Appendf(nil, "%d", i)}
 	}
 	return &brokers.ProduceRequest{Acks: acks, Timeout: 30 * time.Second, Rows: []brokers.ProduceRow{{Partition: t0, Records: commitlog.Encode(rs...)}}}
+}
+
+// state gives t-0 at a broker.
+func (c *cluster) state(t *testing.T, id kafka.BrokerID) brokers.PartitionSnapshot {
+	t.Helper()
+	s := c.fault(t, brokers.FaultRequest{Broker: id, Op: "status"}).State
+	if len(s.Partitions) == 0 {
+		return brokers.PartitionSnapshot{Log: &brokers.LogSnapshot{}}
+	}
+	return s.Partitions[0]
+}
+
+func (c *cluster) end(t *testing.T) {
+	t.Helper()
+	c.host.Stop()
+	if err := <-c.done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantISR(t *testing.T, c *cluster, isr ...kafka.BrokerID) {
+	t.Helper()
+	synctest.Wait()
+	if got := c.isr(t); !slices.Equal(got, isr) {
+		t.Fatalf("ISR %v, want %v", got, isr)
+	}
+}
+
+// TestLogsOnDisk: a killed broker finds its records again, and of the high
+// watermark what the last checkpoint had; one that stopped finds all.
+func TestLogsOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	values := []string{"a", "b", "c", "d"}
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{Dirs: []string{dir}}, nil)
+		for _, v := range values {
+			if r := produce(t, c.host.Node(1), brokers.AcksAll, time.Second, v); r.Error != kafka.NoError {
+				t.Fatal(r.Error)
+			}
+		}
+		time.Sleep(6 * time.Second) // a checkpoint
+		if r := produce(t, c.host.Node(1), brokers.AcksAll, time.Second, "e"); r.Error != kafka.NoError {
+			t.Fatal(r.Error)
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "kill"})
+		c.lead(t, 2, 6, 2, 3)
+		if r := produce(t, c.host.Node(2), brokers.AcksAll, time.Second, "f"); r.Error != kafka.NoError || r.BaseOffset != 5 {
+			t.Fatalf("%+v", r)
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "restart"})
+		synctest.Wait()
+		if s := c.fault(t, brokers.FaultRequest{Broker: 1, Op: "status"}).State; len(s.Partitions) != 0 {
+			t.Fatalf("before any LeaderAndIsr it hosts %+v", s.Partitions)
+		}
+		c.lead(t, 2, 7, 2, 3)
+		time.Sleep(2 * time.Second)
+		wantISR(t, c, 2, 3, 1)
+		c.end(t)
+	})
+	for _, id := range []kafka.BrokerID{1, 2, 3} {
+		offsets, err := commitlog.ReadOffsets(filepath.Join(dir, fmt.Sprint(id), commitlog.HighWatermarkFile))
+		if err != nil || offsets[t0] != 6 {
+			t.Fatalf("broker %d: checkpoint %v, %v", id, offsets, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // another process
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{Dirs: []string{dir}}, nil)
+		got, high := consume(t, c.host.Node(1), brokers.Consumer)
+		if want := append(values, "e", "f"); !slices.Equal(got, want) || high != 6 {
+			t.Fatalf("got %v, high watermark %d", got, high)
+		}
+		if epochs := c.state(t, 1).Log.Epochs; !slices.Equal(epochs, [][2]int64{{5, 0}, {6, 5}, {7, 6}}) && !slices.Equal(epochs, [][2]int64{{5, 0}}) {
+			t.Logf("epochs %v", epochs) // leader epoch 5 again, as newCluster has it: an older one forgets the newer
+		}
+		c.end(t)
+	})
+}
+
+// TestBadLogDirectory: one that cannot be used leaves the others, and if none is
+// left the broker does not start.
+func TestBadLogDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "1"), []byte("no folder"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b, err := brokers.New(brokers.Options{ID: 1, Version: kafka.V3_9IV0, Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: 1}},
+			Logs: &brokers.LogOptions{Dirs: []string{filepath.Join(dir, "1")}}}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		effects := b.Step(time.Now(), brokers.Start{})
+		if x, ok := effects[len(effects)-1].(brokers.Exit); !ok || x.Err == nil || !strings.Contains(x.Err.Error(), dir) {
+			t.Fatalf("got %+v", effects)
+		}
+	})
+}
+
+// TestFaultsWithLogs: each fault does to logs and followers what it says.
+func TestFaultsWithLogs(t *testing.T) {
+	id := func(n kafka.BrokerID) *kafka.BrokerID { return &n }
+	lag := func(t *testing.T, c *cluster) { // long enough to fall out, while there is something to fetch
+		t.Helper()
+		if r := produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "x"); r.Error != kafka.NoError {
+			t.Fatal(r.Error)
+		}
+	}
+	for _, tc := range []struct {
+		what        string
+		begin, heal brokers.FaultRequest
+	}{
+		{"cut at the leader", brokers.FaultRequest{Broker: 1, Op: "cut", Peer: id(3)}, brokers.FaultRequest{Broker: 1, Op: "mend", Peer: id(3)}},
+		{"cut at the follower", brokers.FaultRequest{Broker: 3, Op: "cut", Peer: id(1)}, brokers.FaultRequest{Broker: 3, Op: "mend"}},
+		{"the leader holds the follower's fetches", brokers.FaultRequest{Broker: 1, Op: "pause", Follower: id(3)}, brokers.FaultRequest{Broker: 1, Op: "resume", Follower: id(3)}},
+		{"the same, healed by clear", brokers.FaultRequest{Broker: 1, Op: "pause", Follower: id(3)}, brokers.FaultRequest{Broker: 1, Op: "clear"}},
+		{"pause", brokers.FaultRequest{Broker: 3, Op: "pause"}, brokers.FaultRequest{Broker: 3, Op: "resume"}},
+		{"pause of a partition", brokers.FaultRequest{Broker: 3, Op: "pause", Partitions: []string{"t-0"}}, brokers.FaultRequest{Broker: 3, Op: "resume", Partitions: []string{"t-0"}}},
+		{"a port that is shut", brokers.FaultRequest{Broker: 1, Op: "refuse"}, brokers.FaultRequest{Broker: 1, Op: "accept"}},
+		{"few bytes a second", brokers.FaultRequest{Broker: 3, Op: "slow", BytesPerSecond: 1}, brokers.FaultRequest{Broker: 3, Op: "resume"}},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClusterWith(t, kafka.V2_6IV0, &brokers.LogOptions{}, nil)
+				time.Sleep(time.Minute)
+				c.fault(t, tc.begin)
+				lag(t, c)
+				synctest.Wait()
+				if got := c.isr(t); slices.Contains(got, 3) || !slices.Contains(got, 1) {
+					t.Fatalf("ISR %v", got)
+				}
+				c.fault(t, tc.heal)
+				time.Sleep(90 * time.Second)
+				synctest.Wait()
+				if got := c.isr(t); len(got) != 3 {
+					t.Fatalf("ISR %v after %+v: %+v", got, tc.heal, c.state(t, 3).Log)
+				}
+				if l := c.state(t, 3).Log; l.End != 1 || l.HighWatermark != 1 {
+					t.Fatalf("the follower has %+v", l)
+				}
+				c.end(t)
+			})
+		})
+	}
+}
+
+// TestSlowFollowerLags: a follower that gets everything late is behind by that.
+func TestSlowFollowerLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		for i, slow := range []brokers.FaultRequest{{Broker: 3, Op: "slow", DelayMS: 3000}, {Broker: 1, Op: "slow", DelayMS: 3000, Follower: func() *kafka.BrokerID { n := kafka.BrokerID(3); return &n }()}} {
+			c.fault(t, slow)
+			time.Sleep(10 * time.Second)
+			if r := produce(t, c.host.Node(1), brokers.AcksLeader, time.Minute, "x"); r.Error != kafka.NoError {
+				t.Fatal(r.Error)
+			}
+			time.Sleep(2 * time.Second)
+			if end := c.state(t, 2).Log.End; end != int64(i+1) {
+				t.Fatalf("%+v: the other follower is at %d", slow, end)
+			}
+			if i == 0 && c.state(t, 3).Log.End != 0 {
+				t.Fatalf("the slow one is at %d", c.state(t, 3).Log.End)
+			}
+			time.Sleep(5 * time.Second)
+			if end := c.state(t, 3).Log.End; end != int64(i+1) {
+				t.Fatalf("%+v: the slow one is at %d after 7 s", slow, end)
+			}
+			c.fault(t, brokers.FaultRequest{Broker: 3, Op: "resume"})
+			c.fault(t, brokers.FaultRequest{Broker: 1, Op: "clear"})
+		}
+		wantISR(t, c, 1, 2, 3)
+		c.end(t)
+	})
+}
+
+// TestClockAndBounce: a clock that jumps ahead makes followers look late, once
+// there is something they lack; a bounced broker follows again when it is told to.
+func TestClockAndBounce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V2_6IV0, &brokers.LogOptions{}, nil)
+		c.fault(t, brokers.FaultRequest{Broker: 3, Op: "pause"})
+		produce(t, c.host.Node(1), brokers.AcksLeader, time.Minute, "x")
+		time.Sleep(time.Second)
+		wantISR(t, c, 1, 2, 3)
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "skew", DelayMS: 60_000})
+		wantISR(t, c, 1, 2)
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "clear"})
+		c.fault(t, brokers.FaultRequest{Broker: 3, Op: "bounce"})
+		synctest.Wait()
+		if got := c.fault(t, brokers.FaultRequest{Broker: 3, Op: "status"}).State; got.Phase != "running" || len(got.Partitions) != 0 {
+			t.Fatalf("%+v", got)
+		}
+		c.lead(t, 1, 6, 1, 2)
+		time.Sleep(2 * time.Second)
+		wantISR(t, c, 1, 2, 3)
+		c.end(t)
+	})
+}
+
+// TestTopicConfigs: min.insync.replicas comes from the topic's node; a produce
+// with acks=all waits until it was read, and a change holds from when it was told.
+func TestTopicConfigs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V2_6IV0, &brokers.LogOptions{}, nil)
+		set := func(config map[string]string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			path := zkpaths.TopicConfigPath("t")
+			if _, _, code := c.zk.Tree.GetData(zkserver.Who{}, path); code == zkserver.OK {
+				c.zk.Write(c.controller, zkserver.Op{Kind: zkserver.OpSet, Path: path, Data: zkpaths.EncodeConfig(config), Version: -1})
+				return
+			}
+			if err := c.zk.Seed(zkserver.Saved{Path: path, Data: zkpaths.EncodeConfig(config)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range []kafka.BrokerID{2, 3} {
+			c.fault(t, brokers.FaultRequest{Broker: id, Op: "pause"})
+		}
+		produce(t, c.host.Node(1), brokers.AcksLeader, time.Minute, "x")
+		time.Sleep(16 * time.Second)
+		wantISR(t, c, 1)
+		if r := produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "y"); r.Error != kafka.NoError {
+			t.Fatal(r.Error)
+		}
+		set(map[string]string{"min.insync.replicas": "2", "max.message.bytes": "77"})
+		if got := c.host.Node(1).TopicConfig("t"); got.MaxMessageBytes != 1<<20+12 {
+			t.Fatalf("%+v before it was told", got)
+		}
+		c.host.Node(1).Post(brokers.TopicConfigsChanged{Topics: []string{"t", "other"}})
+		synctest.Wait()
+		if r := produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "z"); r.Error != kafka.NotEnoughReplicas {
+			t.Fatalf("%+v", r)
+		}
+		if got := c.host.Node(1).TopicConfig("t"); got.MinISR != 2 || got.MaxMessageBytes != 77 {
+			t.Fatalf("%+v", got)
+		}
+		g, err := c.host.Node(1).Gauges(t.Context(), true)
+		if err != nil || g.UnderMinIsrPartitionCount != 1 || g.UnderReplicatedPartitions != 1 || g.LeaderCount != 1 || len(g.Partitions) != 1 || g.Partitions[0].InSyncReplicasCount != 1 {
+			t.Fatalf("%+v %v", g, err)
+		}
+		c.end(t)
+	})
+}
+
+// TestConfigsHoldBack: while ZooKeeper does not answer, nobody knows how many
+// replicas acks=all wants, so it waits; acks=1 does not.
+func TestConfigsHoldBack(t *testing.T) {
+	b, err := brokers.New(brokers.Options{ID: 1, Version: kafka.V3_9IV0, Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: 1}}, Logs: &brokers.LogOptions{}}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.UnixMilli(1_000_000)
+	store := sim.NewStore(sim.NewZooKeeper(), func(zkpaths.Notice) {})
+	w := brokers.World{Store: store, Now: time.Now}
+	var read brokers.Effect
+	step := func(ev brokers.Event) {
+		for queue := b.Step(now, ev); len(queue) > 0; queue = queue[1:] {
+			switch e := queue[0].(type) {
+			case brokers.Register:
+				queue = append(queue, b.Step(now, w.Perform(t.Context(), e))...)
+			case brokers.ReadTopicConfigs:
+				read = e
+			}
+		}
+	}
+	step(brokers.Start{})
+	s := &control.PartitionState{TopicPartition: t0, ReplicaAssignment: kafka.ReplicaAssignment{Replicas: []kafka.BrokerID{1}},
+		Leadership: kafka.Leadership{LeaderAndISR: kafka.LeaderAndISR{Leader: 1, ISR: []kafka.BrokerID{1}}}}
+	h := control.Header{BrokerEpoch: kafka.NoBrokerEpoch}
+	for _, r := range []control.Request{&control.UpdateMetadataRequest{Header: h, Metadata: &control.Metadata{Partitions: []*control.PartitionState{s}}},
+		&control.LeaderAndISRRequest{Header: h, Partitions: []*control.PartitionState{s}}} {
+		step(brokers.Control{Request: r, Reply: func(control.Response) {}})
+	}
+	var got []brokers.ProduceResult
+	reply := func(r []brokers.ProduceResult) { got = append(got, r...) }
+	step(brokers.Produce{Request: producing(1, brokers.AcksAll), Reply: reply})
+	step(brokers.Produce{Request: producing(1, brokers.AcksLeader), Reply: reply})
+	if len(got) != 1 || got[0].BaseOffset != 0 || read == nil {
+		t.Fatalf("%+v, %v", got, read)
+	}
+	step(w.Perform(t.Context(), read))
+	if len(got) != 2 || got[1].BaseOffset != 1 || got[1].Error != kafka.NoError {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// TestDeleteRecords waits until all live replicas begin where it wants.
+func TestDeleteRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		for range 5 {
+			produce(t, c.host.Node(1), brokers.AcksAll, time.Second, "x")
+		}
+		remove := func(offset int64) (brokers.LowWatermark, time.Duration) {
+			answer := make(chan map[kafka.TopicPartition]brokers.LowWatermark, 1)
+			begin := time.Now()
+			c.host.Node(1).DeleteRecords(map[kafka.TopicPartition]int64{t0: offset}, 5*time.Second, func(r map[kafka.TopicPartition]brokers.LowWatermark) { answer <- r })
+			return (<-answer)[t0], time.Since(begin)
+		}
+		if got, _ := remove(6); got.Error != kafka.OffsetOutOfRange {
+			t.Fatalf("%+v", got)
+		}
+		if got, took := remove(3); got != (brokers.LowWatermark{Offset: 3}) || took > 2*time.Second {
+			t.Fatalf("%+v after %s", got, took)
+		}
+		for id := kafka.BrokerID(1); id <= 3; id++ {
+			if l := c.state(t, id).Log; l.Start != 3 || l.End != 5 {
+				t.Fatalf("broker %d: %+v", id, l)
+			}
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 3, Op: "pause"})
+		if got, took := remove(-1); got.Error != kafka.RequestTimedOut || took != 5*time.Second {
+			t.Fatalf("%+v after %s", got, took)
+		}
+		answer := make(chan []brokers.LogDir, 1)
+		c.host.Node(1).LogDirs(func(d []brokers.LogDir) { answer <- d })
+		if d := <-answer; len(d) != 1 || d[0].Path != "memory" || len(d[0].Logs) != 1 || d[0].Logs[0].Partition != t0 {
+			t.Fatalf("%+v", d)
+		}
+		c.end(t)
+	})
+}
+
+// TestFlappingHint: who leaves the ISR and returns again and again is told of,
+// once a minute.
+func TestFlappingHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quiet, hook := logtest.NewNullLogger()
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, quiet)
+		for range 6 {
+			c.fault(t, brokers.FaultRequest{Broker: 3, Op: "pause"})
+			produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "x")
+			c.fault(t, brokers.FaultRequest{Broker: 3, Op: "resume"})
+			time.Sleep(2 * time.Second)
+			wantISR(t, c, 1, 2, 3)
+		}
+		hints := 0
+		for _, e := range hook.AllEntries() {
+			if strings.HasPrefix(e.Message, "ISR flaps") {
+				hints++
+			}
+		}
+		if hints != 1 {
+			t.Fatalf("%d hints in about %d s", hints, 6*15)
+		}
+		c.end(t)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -138,7 +139,7 @@ func newClusterWith(t *testing.T, version kafka.ProtocolVersion, o *brokers.LogO
 	}
 	for id := kafka.BrokerID(1); id <= 3; id++ {
 		s := &site{c: c, store: sim.NewStore(c.zk, func(zkpaths.Notice) {})}
-		opts := brokers.Options{ID: id, Version: version, CatchUp: time.Second, ReplicaLagTimeMax: 10 * time.Second, Logs: o,
+		opts := brokers.Options{ID: id, Version: version, CatchUp: time.Second, ReplicaLagTimeMax: 10 * time.Second, Logs: logsOf(o, id),
 			Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}}
 		var err error
 		if s.node, err = c.host.Add(opts, brokers.World{Store: s, Controller: s, Process: s}); err != nil {
@@ -154,6 +155,42 @@ func newClusterWith(t *testing.T, version kafka.ProtocolVersion, o *brokers.LogO
 		c.announce(t, n, live, state)
 	}
 	return c
+}
+
+// logsOf gives each broker folders of its own.
+func logsOf(o *brokers.LogOptions, id kafka.BrokerID) *brokers.LogOptions {
+	if o == nil {
+		return nil
+	}
+	own := *o
+	own.Dirs = nil
+	for _, d := range o.Dirs {
+		own.Dirs = append(own.Dirs, filepath.Join(d, fmt.Sprint(id)))
+	}
+	return &own
+}
+
+// lead gives the leadership of t-0 to a broker in a leader epoch, and tells all
+// that are up.
+func (c *cluster) lead(t *testing.T, leader kafka.BrokerID, epoch int32, isr ...kafka.BrokerID) {
+	t.Helper()
+	c.mu.Lock()
+	path := zkpaths.PartitionStatePath(t0)
+	_, stat, _ := c.zk.Tree.GetData(zkserver.Who{}, path)
+	state := kafka.Leadership{LeaderAndISR: kafka.LeaderAndISR{Leader: leader, LeaderEpoch: epoch, ISR: isr, ZKVersion: stat.Version + 1}, ControllerEpoch: 4}
+	c.zk.Write(c.controller, zkserver.Op{Kind: zkserver.OpSet, Path: path, Data: zkpaths.EncodePartitionState(state), Version: -1})
+	c.mu.Unlock()
+	live := []kafka.Broker{{ID: 9, Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: 9}}}}
+	var up []*brokers.Node
+	for _, n := range c.host.Nodes() {
+		if c.fault(t, brokers.FaultRequest{Broker: n.ID(), Op: "status"}).State.Phase == "running" {
+			up = append(up, n)
+			live = append(live, kafka.Broker{ID: n.ID()})
+		}
+	}
+	for _, n := range up {
+		c.announce(t, n, live, state)
+	}
 }
 
 func (c *cluster) announce(t *testing.T, n *brokers.Node, live []kafka.Broker, state kafka.Leadership) {
