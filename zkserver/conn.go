@@ -1,6 +1,7 @@
 package zkserver
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -103,6 +104,10 @@ func (c *conn) serve() {
 // gone tells of an end that somebody may want to know about.
 func (c *conn) gone(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if t, ok := c.nc.(*tls.Conn); ok && !t.ConnectionState().HandshakeComplete {
+		c.complain("a client cannot agree with this server on TLS", err)
 		return
 	}
 	c.s.log.WithError(err).WithField("client", c.nc.RemoteAddr().String()).Debug("a connection broke")

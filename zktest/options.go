@@ -35,15 +35,21 @@ const (
 	defaultTick       = 100 * time.Millisecond
 	defaultMaxSession = 40 * time.Second
 	defaultRelease    = "2.6"
+	anyPort           = "127.0.0.1:0"
 )
 
 func settingsOf(options []Option) (settings, error) {
-	s := settings{address: "127.0.0.1:0", release: defaultRelease, brokers: []kafka.BrokerID{1, 2, 3}}
+	s := settings{address: anyPort, release: defaultRelease, brokers: []kafka.BrokerID{1, 2, 3}}
 	s.server = zkserver.Options{TickTime: defaultTick, MaxSessionTimeout: defaultMaxSession, FourLetterWords: []string{"*"}, ExtendedTypes: true}
 	for _, o := range options {
 		o(&s)
 	}
-	s.server.Log = s.log
+	if s.log != nil { // else Server may have set one
+		s.server.Log = s.log
+	}
+	if s.inMemory && s.address != anyPort {
+		return s, fmt.Errorf("zktest: InMemory opens no port, and Address names one, %s: give one of the two", s.address)
+	}
 	if s.clock != nil && s.server.Clock != zkserver.Clock(s.clock) {
 		return s, errors.New("zktest: a manual clock and another clock: give one")
 	}

@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -12,11 +13,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/google/go-cmp/cmp"
+	"github.com/sirupsen/logrus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/zkserver"
 	"github.com/zkcontroller/zkcontroller/zktest"
 )
 
@@ -210,18 +213,43 @@ func TestDataDir(t *testing.T) {
 // What cannot be is told.
 func TestBadOptions(t *testing.T) {
 	taken := zktest.StartZooKeeper(t)
-	for want, o := range map[string]zktest.Option{
-		"another Address": zktest.Address(taken.Connect()),
-		"broker id":       zktest.BrokerIDs(1, 1),
-		"Release":         zktest.Release("7.7"),
-		"replication":     zktest.Topic("t", 1, 9),
+	for want, o := range map[string][]zktest.Option{
+		"another Address": {zktest.Address(taken.Connect())},
+		"broker id":       {zktest.BrokerIDs(1, 1)},
+		"Release":         {zktest.Release("7.7")},
+		"replication":     {zktest.Topic("t", 1, 9)},
+		"one of the two":  {zktest.InMemory(), zktest.Address(taken.Connect())},
 	} {
-		if c, err := zktest.NewCluster(t.Context(), o); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
+		if c, err := zktest.NewCluster(t.Context(), o...); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want)) {
 			t.Errorf("want %q: %v", want, err)
 			if err == nil {
 				c.Close()
 			}
 		}
+	}
+}
+
+// A logger that Server sets is left alone where Log sets none.
+func TestServersOwnLog(t *testing.T) {
+	var out strings.Builder
+	log := logrus.New()
+	log.SetOutput(&out)
+	z, err := zktest.NewZooKeeper(zktest.InMemory(), zktest.Server(func(o *zkserver.Options) { o.Log = log }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := z.Dial(t.Context(), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Write([]byte("GET / HTTP/1.0")) // it is what the log shows that matters
+	io.Copy(io.Discard, c)
+	c.Close()
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "not ZooKeeper's protocol") {
+		t.Errorf("the log: %q", out.String())
 	}
 }
 
