@@ -130,6 +130,10 @@ func newCluster(t *testing.T, version kafka.ProtocolVersion) *cluster {
 
 // newClusterWith is newCluster, with logs.
 func newClusterWith(t *testing.T, version kafka.ProtocolVersion, o *brokers.LogOptions, logs logrus.FieldLogger) *cluster {
+	return newClusterOf(t, func(b *brokers.Options) { b.Version, b.Logs = version, logsOf(o, b.ID) }, logs)
+}
+
+func newClusterOf(t *testing.T, set func(*brokers.Options), logs logrus.FieldLogger) *cluster {
 	c := &cluster{zk: sim.NewZooKeeper(), host: brokers.NewHost(logs), done: make(chan error, 1)}
 	c.controller = c.zk.NewSession()
 	state := kafka.Leadership{LeaderAndISR: kafka.LeaderAndISR{Leader: 1, LeaderEpoch: 5, ISR: []kafka.BrokerID{1, 2, 3}}, ControllerEpoch: 4}
@@ -139,8 +143,9 @@ func newClusterWith(t *testing.T, version kafka.ProtocolVersion, o *brokers.LogO
 	}
 	for id := kafka.BrokerID(1); id <= 3; id++ {
 		s := &site{c: c, store: sim.NewStore(c.zk, func(zkpaths.Notice) {})}
-		opts := brokers.Options{ID: id, Version: version, CatchUp: time.Second, ReplicaLagTimeMax: 10 * time.Second, Logs: logsOf(o, id),
+		opts := brokers.Options{ID: id, CatchUp: time.Second, ReplicaLagTimeMax: 10 * time.Second,
 			Endpoints: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}}
+		set(&opts)
 		var err error
 		if s.node, err = c.host.Add(opts, brokers.World{Store: s, Controller: s, Process: s}); err != nil {
 			t.Fatal(err)
