@@ -34,6 +34,7 @@ type SnapshotWriter struct {
 
 // BeginSnapshot begins a snapshot that holds all up to zxid, which was appended
 // already. The next Append begins a new log, so that the old ones can be purged.
+// It does not touch the disk.
 func (s *Store) BeginSnapshot(zxid int64) (*SnapshotWriter, error) {
 	s.mu.Lock()
 	busy, failed := s.snapping, s.failed
@@ -47,14 +48,17 @@ func (s *Store) BeginSnapshot(zxid int64) (*SnapshotWriter, error) {
 	case failed:
 		return nil, errors.New("begin a snapshot: the store is closed, or its log cannot be written")
 	}
-	w := &SnapshotWriter{s: s, zxid: zxid, keys: map[string]int64{}, sum: adler32.New()}
-	var err error
+	return &SnapshotWriter{s: s, zxid: zxid, keys: map[string]int64{}, sum: adler32.New()}, nil
+}
+
+// create makes the file of the nodes, with the first of them: BeginSnapshot is
+// called under the server's lock, which does not wait for a disk.
+func (w *SnapshotWriter) create() (err error) {
 	if w.nodes, err = os.Create(w.temporary("nodes")); err != nil {
-		w.done()
-		return nil, fmt.Errorf("begin a snapshot: %w", err)
+		return fmt.Errorf("begin snapshot 0x%x: %w", w.zxid, err)
 	}
 	w.w = bufio.NewWriterSize(w.nodes, 256<<10)
-	return w, nil
+	return nil
 }
 
 func (w *SnapshotWriter) temporary(what string) string {
@@ -80,6 +84,11 @@ func (w *SnapshotWriter) Node(n Node) error {
 	if w.begun == (path == "") {
 		w.err = fmt.Errorf("snapshot 0x%x: node %q is out of place: the root comes first, and once", w.zxid, n.Path)
 		return w.err
+	}
+	if !w.begun {
+		if w.err = w.create(); w.err != nil {
+			return w.err
+		}
 	}
 	w.begun = true
 	key := w.key(n.ACL)

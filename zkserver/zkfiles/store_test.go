@@ -132,9 +132,12 @@ func TestSnapshotError(t *testing.T) {
 	if w, err = s.BeginSnapshot(1); err != nil {
 		t.Fatal(err)
 	}
+	if err := w.Node(Node{Path: "/"}); err != nil {
+		t.Fatal(err)
+	}
 	w.nodes.Close() // as a full disk
 	for range 5 {
-		err = w.Node(Node{Path: map[bool]string{true: "/", false: "/x"}[!w.begun], Data: make([]byte, 100_000)})
+		err = w.Node(Node{Path: "/x", Data: make([]byte, 100_000)})
 	}
 	if err == nil || w.Commit() == nil {
 		t.Errorf("a snapshot that was not written is said to be: %v", err)
@@ -143,6 +146,18 @@ func TestSnapshotError(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Abort()
+	if err := os.Mkdir(w.temporary("nodes"), 0o755); err != nil { // where the file would be
+		t.Fatal(err)
+	}
+	if w, err = s.BeginSnapshot(1); err != nil {
+		t.Fatalf("the disk was asked: %v", err)
+	}
+	if w.Node(Node{Path: "/"}) == nil || w.Commit() == nil {
+		t.Error("a snapshot without a file was written")
+	}
+	if err := os.Remove(w.temporary("nodes")); err != nil {
+		t.Fatal(err)
+	}
 	left, _ := filepath.Glob(filepath.Join(dir, versionFolder, "*"))
 	for _, p := range left {
 		if n := filepath.Base(p); n != lockName && n != "log.1" {
@@ -157,7 +172,11 @@ func TestSnapshotError(t *testing.T) {
 func TestUnfinishedSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	s := openT(t, dir)
-	if _, err := s.BeginSnapshot(0); err != nil {
+	w, err := s.BeginSnapshot(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Node(Node{Path: "/"}); err != nil {
 		t.Fatal(err)
 	}
 	s.unlock() // a kill
