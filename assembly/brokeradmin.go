@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,64 +91,5 @@ func faultHandler(host *brokers.Host) http.HandlerFunc {
 		}
 		// The client is gone if this fails.
 		_ = json.NewEncoder(w).Encode(resp)
-	}
-}
-
-// brokerMetrics has the names that dashboards know from Kafka's replica manager
-// (spec/broker.md §11.2, §11.3), by broker.
-type brokerMetrics struct{ host *brokers.Host }
-
-var (
-	brokerDesc = func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("kafka_server_replicamanager_"+name, help, []string{"broker"}, nil)
-	}
-	leaderCount     = brokerDesc("leadercount", "Partitions this broker leads.")
-	partitionCount  = brokerDesc("partitioncount", "Partitions this broker hosts.")
-	underReplicated = brokerDesc("underreplicatedpartitions", "Led partitions whose ISR lacks a replica.")
-	offlineReplicas = brokerDesc("offlinereplicacount", "Partitions in a failed log directory.")
-	isrShrinks      = brokerDesc("isrshrinks_total", "Confirmed shrinks of an ISR.")
-	isrExpands      = brokerDesc("isrexpands_total", "Confirmed expansions of an ISR.")
-	failedISR       = brokerDesc("failedisrupdates_total", "Refused or failed changes of an ISR.")
-)
-
-// Describe is prometheus.Collector's.
-func (m brokerMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{leaderCount, partitionCount, underReplicated, offlineReplicas, isrShrinks, isrExpands, failedISR} {
-		ch <- d
-	}
-}
-
-// Collect is prometheus.Collector's. A broker that does not answer is left out.
-func (m brokerMetrics) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	for _, n := range m.host.Nodes() {
-		s, err := snapshot(ctx, m.host, n.ID())
-		if err != nil {
-			continue
-		}
-		leads, under, offline := 0, 0, 0
-		for _, p := range s.Partitions {
-			if p.Offline {
-				offline++
-			}
-			if p.Leader == s.ID {
-				leads++
-				if len(p.ISR) < len(p.Replicas) {
-					under++
-				}
-			}
-		}
-		id := strconv.Itoa(int(s.ID))
-		gauge := func(d *prometheus.Desc, v int) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), id)
-		}
-		gauge(leaderCount, leads)
-		gauge(partitionCount, len(s.Partitions))
-		gauge(underReplicated, under)
-		gauge(offlineReplicas, offline)
-		for d, v := range map[*prometheus.Desc]int{isrShrinks: s.Counters.ISRShrinks, isrExpands: s.Counters.ISRExpands, failedISR: s.Counters.FailedISRUpdates} {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), id)
-		}
 	}
 }

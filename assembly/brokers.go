@@ -110,6 +110,7 @@ func (b *Brokers) Run(ctx context.Context) error {
 	defer b.Close()
 	for _, e := range b.running {
 		e.watchSession()
+		e.watchConfigs()
 	}
 	if b.candidate != nil {
 		id := b.running[0].node.ID()

@@ -32,6 +32,7 @@ type emulated struct {
 	tasks     sync.WaitGroup
 
 	cluster atomic.Pointer[string] // /cluster/id, once it was read
+	configs *configWatch           // nil: a broker without logs, to whom configurations mean nothing
 
 	mu      sync.Mutex
 	bound   []net.Listener // opened before the first Listen
@@ -58,6 +59,9 @@ type zkSession struct {
 func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
 	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
 	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{})}
+	if p.Broker.Logs != nil {
+		e.configs = newConfigWatch()
+	}
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if e.bound, err = bindPorts(e.net, &e.plan); err != nil {
@@ -118,7 +122,7 @@ func (e *emulated) dial(ctx context.Context) (*zkSession, error) {
 	line := newSeverable(e.zk.Dialer)
 	opt := e.zk
 	opt.Dialer = line.dial
-	s, err := zkstore.Dial(ctx, opt, func(zkpaths.Notice) {})
+	s, err := zkstore.Dial(ctx, opt, e.configs.notice)
 	if err != nil {
 		return nil, err
 	}

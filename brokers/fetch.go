@@ -288,7 +288,8 @@ func (b *Broker) delay(now time.Time, e Fetch, parts []*partition) {
 	if e.fail != nil {
 		b.local[e.Request] = f
 	}
-	if f.prolonged = e.Request.prolong && b.faults.followers[e.Request.Replica].behind == 0; !f.prolonged || owes {
+	// Where each fetch is an occasion to move the high watermark, none is left out.
+	if f.prolonged = e.Request.prolong && !b.does.everyFetchRaises && b.faults.followers[e.Request.Replica].behind == 0; !f.prolonged || owes {
 		b.alarms.set(f, now.Add(e.Request.MaxWait))
 	}
 }

@@ -399,15 +399,23 @@ func (b *Broker) fetchFailed(now time.Time, p *partition, code kafka.ErrorCode) 
 
 // cut truncates a follower's log, and tells whether that worked.
 func (b *Broker) cut(p *partition, to int64) bool {
-	before := p.log.LogEndOffset()
+	before, high := p.log.LogEndOffset(), p.log.HighWatermark()
 	if err := p.log.TruncateTo(to); err != nil {
 		b.appendFailed(b.now, p, err)
 		return false
 	}
-	if to < before {
-		b.moved(p)
-		b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithField("leader_epoch", p.leaderEpoch).
-			WithField("from", before).WithField("to", p.log.LogEndOffset()).Info("log truncated")
+	end := p.log.LogEndOffset()
+	if end == before {
+		return true
+	}
+	b.moved(p)
+	log := b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithField("leader_epoch", p.leaderEpoch).
+		WithField("from", before).WithField("to", end)
+	if end < high {
+		b.counters.CommittedRecordsLost += high - end
+		log.WithField("high_watermark", high).Warn("log truncated below its high watermark: committed records are lost, as after an unclean leader election")
+	} else {
+		log.Info("log truncated")
 	}
 	return true
 }

@@ -21,6 +21,7 @@ type Counters struct {
 	FollowerFetchExpires int   `json:"follower_fetch_expires"`
 	ConsumerFetchExpires int   `json:"consumer_fetch_expires"`
 	FlappingHints        int   `json:"flapping_hints"`
+	CommittedRecordsLost int64 `json:"committed_records_lost"` // cut off a follower's log below its high watermark
 }
 
 // shrinkAll is one run of Kafka's isr-expiration task (spec/broker.md §3).

@@ -169,10 +169,13 @@ func (b *Broker) topic(name string) *topicState {
 
 // TopicConfigsChanged says that topics are configured differently now: the
 // change was announced below /config/changes. Topics that are not hosted here
-// are of no interest.
+// are of no interest. Nil is all topics.
 type TopicConfigsChanged struct{ Topics []string }
 
 func (e TopicConfigsChanged) apply(b *Broker, _ time.Time) {
+	if e.Topics == nil {
+		e.Topics = slices.Sorted(maps.Keys(b.topics))
+	}
 	for _, name := range e.Topics {
 		if b.topics[name] != nil {
 			b.wantConfigs = append(b.wantConfigs, name)
