@@ -3,7 +3,7 @@
 # detector, on the embedded ZooKeeper; those that need a ZooKeeper again, on
 # Apache's; container and process tests; fuzzing; lint; judges in short form.
 # Beside all this the judges that mostly sleep; what they found comes at the end.
-# REQUIRE_REAL=docker,java,kafka makes a test that would skip for want of one
+# REQUIRE_REAL=docker,java,kafka,python makes a test that would skip for want of one
 # of these fail. The last lines say what ran and what did not.
 # shellcheck disable=SC2317 # functions are called by name, through step
 set -uo pipefail
