@@ -107,13 +107,14 @@ composed() {
   return "$code"
 }
 
-# onapache runs the tests that need a ZooKeeper on Apache's; without this they
-# are on the embedded one.
+# onapache runs on Apache ZooKeeper what asks the most of a ZooKeeper; without
+# TEST_ZOOKEEPER it is on the embedded one. What needs one only for brokers of
+# Kafka is not played twice.
 onapache() {
   local code=0
-  mapfile -t packages < <(git grep -lE 'real\.(ZooKeeper\(|SharedZooKeeper)' -- '*_test.go' | sed -E 's|(.*)/[^/]*|./\1|' | grep -v internal/realtests | sort -u)
-  TEST_ZOOKEEPER=apache gotest apache.log -count=1 -timeout 10m "${packages[@]}" || code=1
-  TEST_ZOOKEEPER=apache gotest apache-real.log -count=1 -timeout 10m -run 'Candidates|Leav|SessionsExpire' ./internal/realtests || code=1
+  TEST_ZOOKEEPER=apache gotest apache.log -count=1 -timeout 10m ./zkstore ./brokers ./cmd/zkcontroller || code=1
+  TEST_ZOOKEEPER=apache gotest apache-real.log -count=1 -timeout 10m -run 'RealProcesses|Candidates|Leav|SessionsExpire/behind' \
+    ./internal/crash ./internal/realtests || code=1
   return "$code"
 }
 
@@ -138,8 +139,10 @@ main() {
   step build env CGO_ENABLED=0 "$go" build -trimpath -o bin/zkcontroller ./cmd/zkcontroller
   shared=${ZKC_SHARED:-../shared}
   [ ! -d "$shared/judge" ] || beside
-  mapfile -t packages < <($go list ./... | grep -v /internal/realtests)
+  mapfile -t packages < <($go list ./... | grep -vE '/internal/(realtests|crash)$')
   step "tests, race detector on" gotest race.log -race -count=1 -timeout 15m "${packages[@]}"
+  # Its simulations have one goroutine and its processes are not built for the detector, which costs them minutes.
+  step "crash points" gotest crash.log -count=1 -timeout 15m ./internal/crash
   step "tests on Apache ZooKeeper" onapache
   step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
   step compose composed
