@@ -3,6 +3,7 @@ package zkserver
 import (
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,6 +159,56 @@ func TestWordsWaitForAServerThatIsReady(t *testing.T) {
 		}
 		if got := <-answer; got != "imok" {
 			t.Errorf("ruok is answered by %q", got)
+		}
+	})
+}
+
+// TestHandshake: what is asked for decides the answer's form, and who has seen
+// more than this server hears nothing.
+func TestHandshake(t *testing.T) {
+	s := serverFor(t, Options{Clock: NewManualClock()})
+	for _, asks := range []bool{false, true} {
+		c := dialRaw(t, s)
+		c.write((&zkwire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), HasReadOnly: asks}).Append(nil))
+		b, err := c.frame()
+		if want := 36 + map[bool]int{true: 1}[asks]; err != nil || len(b) != want {
+			t.Errorf("asked for the flag: %v; the answer has %d bytes (%v), want %d", asks, len(b), err, want)
+		}
+	}
+	var zxid int64
+	s.Look(func(tree *Tree) { zxid = tree.Zxid() })
+	if dialRaw(t, s).connect(zkwire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), LastZxid: zxid + 1}) {
+		t.Error("a client that is ahead got a session")
+	}
+	if !dialRaw(t, s).connect(zkwire.ConnectRequest{Timeout: 10_000, Password: make([]byte, 16), LastZxid: zxid}) {
+		t.Error("a client that is not ahead got none")
+	}
+}
+
+func TestTheLongestRequest(t *testing.T) {
+	s := serverFor(t, Options{Clock: NewManualClock(), MaxBuffer: 2000})
+	c := dial(t, s, 10*time.Second)
+	const head = 8 + 4 + 1 // header, length and flag
+	if err, _ := c.do(zkwire.OpExists, pathBody("/"+strings.Repeat("x", 2000-head-1))); err != zkwire.ErrNoNode {
+		t.Errorf("a request of 2000 bytes: %v", err)
+	}
+	c.write(c.request(zkwire.OpExists, pathBody("/"+strings.Repeat("x", 2001-head-1))))
+	c.gone()
+}
+
+func TestWatchesEndWithTheirConnection(t *testing.T) {
+	s := serverFor(t, Options{Clock: NewManualClock()})
+	a := dial(t, s, 10*time.Second)
+	a.do(zkwire.OpExists, watchBody("/a"))
+	a.must(zkwire.OpGetChildren, watchBody("/"))
+	if b, ok := resume(t, s, a); !ok { // which closes the first one
+		t.Error("the session was not taken up")
+	} else {
+		b.must(zkwire.OpPing, nil)
+	}
+	s.Look(func(tree *Tree) {
+		if n, _, _ := tree.CountWatches(); n != 0 {
+			t.Errorf("%d watches are left", n)
 		}
 	})
 }
