@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
@@ -14,6 +15,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/sim"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
+	"github.com/zkcontroller/zkcontroller/zkserver"
 )
 
 // fleet is many brokers in one process, told what to host without a controller.
@@ -23,20 +25,21 @@ type fleet struct {
 	live  []kafka.Broker
 	stop  context.CancelFunc
 	nodes []*brokers.Node
+	zk    *cluster
 }
 
-func newFleet(tb testing.TB, n int) *fleet {
+func newFleet(tb testing.TB, n int, version kafka.ProtocolVersion) *fleet {
 	tb.Helper()
 	c := &cluster{zk: sim.NewZooKeeper()}
 	c.controller = c.zk.NewSession()
-	f := &fleet{host: brokers.NewHost(nil), done: make(chan error, 1)}
+	f := &fleet{host: brokers.NewHost(nil), done: make(chan error, 1), zk: c}
 	c.host = f.host
 	for id := kafka.BrokerID(1); int(id) <= n; id++ {
 		s := &site{c: c, store: sim.NewStore(c.zk, func(zkpaths.Notice) {})}
 		e := []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "h", Port: int32(id)}}
 		topic := brokers.DefaultTopicConfig()
 		topic.RetentionBytes = 64 << 20
-		node, err := f.host.Add(brokers.Options{ID: id, Version: kafka.V3_9IV0, Endpoints: e, Logs: &brokers.LogOptions{Topic: topic}},
+		node, err := f.host.Add(brokers.Options{ID: id, Version: version, Endpoints: e, Logs: &brokers.LogOptions{Topic: topic}},
 			brokers.World{Store: s, Controller: s, Process: s})
 		if err != nil {
 			tb.Fatal(err)
@@ -53,7 +56,7 @@ func newFleet(tb testing.TB, n int) *fleet {
 
 // assign tells all brokers of partitions; replica r of the i-th is broker
 // (i+r*step) mod n + 1.
-func (f *fleet) assign(tb testing.TB, topics, partitions, rf int) {
+func (f *fleet) assign(tb testing.TB, topics, partitions, rf int) []*control.PartitionState {
 	tb.Helper()
 	n := len(f.nodes)
 	hosts := make([][]*control.PartitionState, n)
@@ -85,6 +88,7 @@ func (f *fleet) assign(tb testing.TB, topics, partitions, rf int) {
 	for i := range f.nodes {
 		send(i, &control.LeaderAndISRRequest{Header: h, Partitions: hosts[i]})
 	}
+	return all
 }
 
 func (f *fleet) close() {
@@ -102,7 +106,7 @@ func BenchmarkProduceAll(b *testing.B) {
 }
 
 func produceAll(b *testing.B, inFlight, partitions int) {
-	f := newFleet(b, 3)
+	f := newFleet(b, 3, kafka.V3_9IV0)
 	defer f.close()
 	f.assign(b, 1, partitions, 3)
 	value := make([]byte, 1024)
@@ -142,7 +146,7 @@ func produceAll(b *testing.B, inFlight, partitions int) {
 // and the processor's time while nothing happens. One run is enough.
 func BenchmarkIdle(b *testing.B) {
 	for range b.N {
-		f := newFleet(b, 100)
+		f := newFleet(b, 100, kafka.V3_9IV0)
 		f.assign(b, 10_000, 10, 3)
 		time.Sleep(3 * time.Second) // all fetches wait now
 		runtime.GC()
@@ -156,5 +160,59 @@ func BenchmarkIdle(b *testing.B) {
 		b.ReportMetric(float64(m.Sys)/(1<<20), "MiB-sys")
 		b.ReportMetric(100*spent.Seconds()/watch.Seconds(), "%core")
 		f.close()
+	}
+}
+
+// TestStorm: when a broker falls behind in 10 000 partitions at once, and returns,
+// each ISR is written twice, and the announcements are few.
+func TestStorm(t *testing.T) {
+	const partitions = 10_000
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 3, kafka.V2_6IV0)
+		states := f.assign(t, 1, partitions, 3)
+		for _, s := range states {
+			l := s.Leadership
+			if err := f.zk.zk.Seed(zkserver.Saved{Path: zkpaths.PartitionStatePath(s.TopicPartition), Data: zkpaths.EncodePartitionState(l)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute) // the next change is announced without linger
+		f.fault(t, 3, "pause")
+		appendAll := func() {
+			for _, s := range states {
+				r := commitlog.Encode(commitlog.Record{Timestamp: 1, Value: []byte("x")})
+				f.nodes[s.Leader-1].Produce(&brokers.ProduceRequest{Acks: brokers.AcksLeader, Rows: []brokers.ProduceRow{{Partition: s.TopicPartition, Records: r}}},
+					func([]brokers.ProduceResult) {})
+			}
+			synctest.Wait()
+		}
+		appendAll()
+		time.Sleep(2 * time.Minute)
+		f.fault(t, 3, "resume")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		led, shrinks, expands := 0, 0, 0
+		for _, n := range f.nodes {
+			g, err := n.Gauges(t.Context(), false)
+			if err != nil || g.UnderReplicatedPartitions != 0 || g.UnannouncedISRChanges != 0 {
+				t.Fatalf("%+v %v", g, err)
+			}
+			led, shrinks, expands = led+g.LeaderCount, shrinks+g.Counters.ISRShrinks, expands+g.Counters.ISRExpands
+		}
+		// Broker 3 led a third of them; its own followers were never behind.
+		if led != partitions || shrinks != expands || shrinks < partitions*6/10 || shrinks > partitions*7/10 {
+			t.Fatalf("%d led, %d shrinks, %d expansions", led, shrinks, expands)
+		}
+		if n := len(f.zk.children(zkpaths.ISRNotifications)); n == 0 || n > 8 {
+			t.Fatalf("%d announcements", n)
+		}
+		f.close()
+	})
+}
+
+func (f *fleet) fault(t *testing.T, id kafka.BrokerID, op string) {
+	t.Helper()
+	if r, err := f.host.Fault(t.Context(), brokers.FaultRequest{Broker: id, Op: op}); err != nil || r.Error != "" {
+		t.Fatal(r.Error, err)
 	}
 }

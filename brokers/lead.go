@@ -108,8 +108,18 @@ func (b *Broker) deleteLog(tp kafka.TopicPartition, p *partition) {
 	p.log, p.role, p.gone = nil, noRole, true
 }
 
-// flaps remembers who left a partition's ISR and came back (spec/broker.md §11.4).
+// ISRChange is a confirmed change of an ISR, with its cause in words.
+type ISRChange struct {
+	At    int64            `json:"at"` // ms
+	From  []kafka.BrokerID `json:"from"`
+	To    []kafka.BrokerID `json:"to"`
+	Cause string           `json:"cause"`
+}
+
+// flaps remembers the last change of a partition's ISR, and who left it and came
+// back (spec/broker.md §11.4).
 type flaps struct {
+	last    ISRChange
 	returns []time.Time // the last ones
 	hinted  time.Time
 }
@@ -123,11 +133,12 @@ const (
 
 // watchFlapping says so when an ISR shrinks and grows again and again.
 func (b *Broker) watchFlapping(now time.Time, p *partition, change *proposal) {
-	if change.kind != expand {
-		return
-	}
 	if p.flaps == nil {
 		p.flaps = &flaps{}
+	}
+	p.flaps.last = ISRChange{At: now.UnixMilli(), From: change.committed, To: p.isr.isr, Cause: change.cause}
+	if change.kind != expand {
+		return
 	}
 	f, since := p.flaps, now.Add(-flapLags*b.opts.ReplicaLagTimeMax)
 	kept := f.returns[:0]

@@ -122,6 +122,9 @@ func replicationStory(t *testing.T, version kafka.ProtocolVersion) {
 	if !strings.Contains(cause, "broker 3 last caught up 1") || !strings.HasSuffix(cause, "LEO 20 of 21") {
 		t.Fatalf("the cause is told as %q", cause)
 	}
+	if last := c.state(t, 1).LastISRChange; last == nil || last.Cause != cause || !slices.Equal(last.To, []kafka.BrokerID{1, 2}) {
+		t.Fatalf("the last change is told as %+v", last)
+	}
 	c.fault(t, brokers.FaultRequest{Broker: 3, Op: "resume"})
 	time.Sleep(time.Second)
 	if isr := c.isr(t); !slices.Equal(isr, []kafka.BrokerID{1, 2, 3}) {

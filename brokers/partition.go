@@ -172,7 +172,8 @@ type PartitionSnapshot struct {
 	Pending         string               `json:"pending,omitempty"` // PendingExpand or PendingShrink
 	Fetching        bool                 `json:"fetching"`
 	Offline         bool                 `json:"offline"`
-	Log             *LogSnapshot         `json:"log,omitempty"` // nil without logs
+	Log             *LogSnapshot         `json:"log,omitempty"`             // nil without logs
+	LastISRChange   *ISRChange           `json:"last_isr_change,omitempty"` // with logs
 }
 
 // LogSnapshot is a partition's log, and what its leader knows of the followers'.
@@ -208,6 +209,10 @@ func (p *partition) snapshot() PartitionSnapshot {
 	}
 	if p.log != nil {
 		s.Log = p.logSnapshot()
+	}
+	if p.flaps != nil {
+		last := p.flaps.last
+		s.LastISRChange = &last
 	}
 	return s
 }
