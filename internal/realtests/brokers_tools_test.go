@@ -31,12 +31,17 @@ type target struct {
 
 func (c target) bootstrap() string { return strings.Join(c.seeds, ",") }
 
-// startTarget starts our brokers as processes, each a candidate, or Kafka's.
-func startTarget(t *testing.T) target {
+func requireOurs(t *testing.T) {
 	t.Helper()
 	if *brokersOf == "none" {
 		t.Skip("left out by -brokers.of=none")
 	}
+}
+
+// startTarget starts our brokers as processes, each a candidate, or Kafka's.
+func startTarget(t *testing.T) target {
+	t.Helper()
+	requireOurs(t)
 	if *brokersOf == "ours" {
 		f := startFleet(t, 3, "num.partitions=1", "default.replication.factor=3")
 		return target{f.zk, f.seeds()}
