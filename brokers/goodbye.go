@@ -34,6 +34,10 @@ func (b *Broker) sayGoodbye(now time.Time) {
 		b.goodbyeFailed(now)
 		return
 	}
+	if b.faults.cut[controller.ID] {
+		b.goodbyeFailed(now)
+		return
+	}
 	b.emit(AskControlledShutdown{Controller: controller, FromZooKeeper: b.does.controllerFromZK, Broker: b.opts.ID, BrokerEpoch: b.epoch, run: b.run})
 }
 
