@@ -50,6 +50,7 @@ var mayImport = []importRule{
 	{"assembly", anythingButCmd, false},
 	{"zktest", anythingButCmd, false},
 	{"internal", anythingButCmd, false},
+	{"bench", nil, false},
 	{"cmd", anything, false},
 }
 
