@@ -170,12 +170,14 @@ func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 3, kafka.V2_6IV0)
 		states := f.assign(t, 1, partitions, 3)
+		f.zk.mu.Lock()
 		for _, s := range states {
 			l := s.Leadership
 			if err := f.zk.zk.Seed(zkserver.Saved{Path: zkpaths.PartitionStatePath(s.TopicPartition), Data: zkpaths.EncodePartitionState(l)}); err != nil {
 				t.Fatal(err)
 			}
 		}
+		f.zk.mu.Unlock()
 		time.Sleep(time.Minute) // the next change is announced without linger
 		f.fault(t, 3, "pause")
 		appendAll := func() {
