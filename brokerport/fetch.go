@@ -10,10 +10,6 @@ import (
 	"github.com/zkcontroller/zkcontroller/wire"
 )
 
-// fetchMaxBytes is fetch.max.bytes: no answer is made larger, but for the first
-// batch.
-const fetchMaxBytes = 55 << 20
-
 // answered is one row of a Fetch with its answer.
 type answered struct {
 	row    *cachedRow
@@ -30,11 +26,11 @@ func (l *Listener) fetch(r *wire.Request, req *kmsg.FetchRequest) {
 		return
 	}
 	ask := &brokers.FetchRequest{Replica: kafka.BrokerID(req.ReplicaID), ReplicaEpoch: kafka.NoBrokerEpoch,
-		MaxWait: time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond, Committed: req.IsolationLevel == 1}
+		MaxWait: time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond, Committed: req.IsolationLevel == 1, FromFollower: req.Version >= 11}
 	if req.Version >= 15 {
 		ask.Replica, ask.ReplicaEpoch = kafka.BrokerID(req.ReplicaState.ID), req.ReplicaState.Epoch
 	}
-	ask.MaxBytes = int(min(max(req.MaxBytes, 0), fetchMaxBytes))
+	ask.MaxBytes = min(int(max(req.MaxBytes, 0)), l.fetchMaxBytes)
 	ask.MinBytes = min(int(req.MinBytes), ask.MaxBytes)
 	all := l.resolve(req.Version, fc.rows, ask)
 	answer := func(results []brokers.FetchResult) {

@@ -6,17 +6,6 @@ import (
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
-// Codes that only a broker's port answers.
-const (
-	offsetOutOfRange            kafka.ErrorCode = 1
-	invalidRequiredAcks         kafka.ErrorCode = 21
-	unsupportedForMessageFormat kafka.ErrorCode = 43
-	fetchSessionIDNotFound      kafka.ErrorCode = 70
-	invalidFetchSessionEpoch    kafka.ErrorCode = 71
-	unknownLeaderEpoch          kafka.ErrorCode = 75
-	fetchSessionTopicIDError    kafka.ErrorCode = 106
-)
-
 // hintedBroker is where a leader is found.
 type hintedBroker struct {
 	id, port int32

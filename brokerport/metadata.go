@@ -2,6 +2,8 @@ package brokerport
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -10,10 +12,62 @@ import (
 	"github.com/zkcontroller/zkcontroller/endpoint"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/wire"
 )
 
-func (l *Listener) metadata(ctx context.Context, req *kmsg.MetadataRequest) (kmsg.Response, error) {
-	return endpoint.AnswerMetadata(ctx, req, l.name, l.look)
+// metadata answers at once, unless topics are to be created for it.
+func (l *Listener) metadata(ctx context.Context, r *wire.Request) error {
+	req, ok := r.Kafka.(*kmsg.MetadataRequest)
+	if !ok {
+		return fmt.Errorf("request %T under key %d", r.Kafka, r.Key)
+	}
+	create := l.toCreate(req)
+	if len(create) == 0 {
+		return quick(func(l *Listener, ctx context.Context, req *kmsg.MetadataRequest) (kmsg.Response, error) {
+			return endpoint.AnswerMetadata(ctx, req, l.name, l.look)
+		})(l, ctx, r)
+	}
+	return slow(func(l *Listener, ctx context.Context, req *kmsg.MetadataRequest) (kmsg.Response, error) {
+		codes := map[string]kafka.ErrorCode{}
+		for _, name := range create {
+			codes[name] = l.createTopic(ctx, l.planned(name))
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
+		return endpoint.AnswerMetadata(ctx, req, l.name, func(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
+			c, err := l.look(ctx, refs, all)
+			for i := range c.Topics {
+				if code, ok := codes[c.Topics[i].Name]; ok && c.Topics[i].Error == kafka.UnknownTopicOrPartition {
+					c.Topics[i].Error = code
+				}
+			}
+			return c, err
+		})
+	})(l, ctx, r)
+}
+
+// maxCreated is how many topics one Metadata request creates at most: a client
+// that wants more asks again.
+const maxCreated = 100
+
+// toCreate gives the topics that a request names, that do not exist, and that
+// may be created for it (spec/admin-api.md §8).
+func (l *Listener) toCreate(req *kmsg.MetadataRequest) []string {
+	if l.store == nil || req.Version >= 4 && !req.AllowAutoTopicCreation || !l.settings.bool("auto.create.topics.enable") {
+		return nil
+	}
+	var names []string
+	for _, t := range req.Topics {
+		if t.Topic == nil || t.TopicID != [16]byte{} || kafka.ValidTopicName(*t.Topic) != "" || l.node.Metadata().Topic(*t.Topic) != nil ||
+			slices.Contains(names, *t.Topic) {
+			continue
+		}
+		if names = append(names, *t.Topic); len(names) == maxCreated {
+			break
+		}
+	}
+	return names
 }
 
 func (l *Listener) describeCluster(ctx context.Context, req *kmsg.DescribeClusterRequest) (kmsg.Response, error) {

@@ -7,11 +7,13 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/endpoint"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -29,13 +31,30 @@ type Node interface {
 	Fetch(r *brokers.FetchRequest, reply func([]brokers.FetchResult))
 	ListOffsets(q []brokers.OffsetQuery, replica kafka.BrokerID, committed bool, reply func([]brokers.OffsetAnswer))
 	EpochEnds(q []brokers.EpochQuery, replica kafka.BrokerID, reply func([]brokers.EpochAnswer))
-	// Ended is closed when the present life of the process ends.
-	Ended() <-chan struct{}
+	DeleteRecords(offsets map[kafka.TopicPartition]int64, timeout time.Duration, reply func(map[kafka.TopicPartition]brokers.LowWatermark))
+	LogDirs(reply func([]brokers.LogDir))
+	Coordinate(r groups.Request)
+	TopicConfig(topic string) brokers.TopicConfig
+}
+
+// Controller is a broker's way to the controller.
+type Controller interface {
+	// Ask sends a request at the newest version both sides know, between lo and hi.
+	Ask(ctx context.Context, controller kafka.Broker, req kmsg.Request, lo, hi int16) (kmsg.Response, error)
 }
 
 // Options is what a Port is told.
 type Options struct {
 	Node Node
+	// Settings are what server.properties gives.
+	Settings Settings
+	// Store is the way to ZooKeeper; nil: what needs it is not served.
+	Store Store
+	// TopicID gives ids for new topics. It must be there if Store is.
+	TopicID func() kafka.TopicID
+	// ToController asks the controller for blocks of producer ids, where the
+	// protocol version has that; nil: they are taken in ZooKeeper.
+	ToController Controller
 	// ClusterID gives /cluster/id, or "" while it is not known.
 	ClusterID func(context.Context) string
 	// Controller answers what only a controller may, where this process can be
@@ -49,9 +68,17 @@ type Port struct {
 	node       Node
 	clusterID  func(context.Context) string
 	controller *endpoint.Endpoint
+	standby    bool // controller is our own, never in charge
 	log        logrus.FieldLogger
+	settings   Settings
+	store      Store
+	topicID    func() kafka.TopicID
+	producers  *producerIDs
 	served     map[int16]api
 	sessions   *sessions
+	reads      chan struct{} // room of maxZooKeeperRequests
+
+	fetchMaxBytes int // fetch.max.bytes: no answer is larger, but for the first batch
 
 	mu      sync.Mutex // guards closed, and work against Close
 	closed  bool
@@ -61,8 +88,13 @@ type Port struct {
 }
 
 // New makes a Port. Listener gives what serves a listening socket.
-func New(o Options) *Port {
-	p := &Port{node: o.Node, clusterID: o.ClusterID, controller: o.Controller, log: o.Log, sessions: newSessions()}
+func New(o Options) (*Port, error) {
+	if err := o.Settings.check(); err != nil {
+		return nil, err
+	}
+	p := &Port{node: o.Node, clusterID: o.ClusterID, controller: o.Controller, log: o.Log, settings: o.Settings, store: o.Store, topicID: o.TopicID,
+		sessions: newSessions(int(o.Settings.number("max.incremental.fetch.session.cache.slots"))), reads: make(chan struct{}, maxZooKeeperRequests),
+		fetchMaxBytes: int(o.Settings.number("fetch.max.bytes"))}
 	if p.log == nil {
 		quiet := logrus.New()
 		quiet.SetOutput(io.Discard)
@@ -71,9 +103,14 @@ func New(o Options) *Port {
 	if p.clusterID == nil {
 		p.clusterID = func(context.Context) string { return "" }
 	}
-	p.served = served(o.Node.Options())
+	if p.controller == nil {
+		p.controller = newStandby(p, p.log)
+		p.standby = true
+	}
+	p.producers = newProducerIDs(p, o.ToController)
+	p.served = p.serves()
 	p.ctx, p.endWork = context.WithCancel(context.Background())
-	return p
+	return p, nil
 }
 
 // Close ends the work that requests have begun, and waits for it.
@@ -83,6 +120,9 @@ func (p *Port) Close() {
 	p.mu.Unlock()
 	p.endWork()
 	p.work.Wait()
+	if p.standby {
+		p.controller.Close()
+	}
 }
 
 // Listener answers the requests that come in on one of the broker's listeners.
@@ -105,10 +145,6 @@ var errHangup = errors.New("the connection is to be closed")
 func (l *Listener) Handle(ctx context.Context, r *wire.Request) {
 	a, ok := l.served[r.Key]
 	if !ok || a.handle == nil {
-		if l.controller != nil {
-			l.controller.Handle(ctx, r)
-			return
-		}
 		r.Hangup()
 		return
 	}

@@ -57,7 +57,7 @@ func (l *Listener) producedRows(req *kmsg.ProduceRequest, ask *brokers.ProduceRe
 			records := t.Partitions[j].Records
 			switch {
 			case ask.Acks != brokers.AcksNone && ask.Acks != brokers.AcksLeader && ask.Acks != brokers.AcksAll:
-				row.refuse(invalidRequiredAcks, "acks must be 0, 1 or -1")
+				row.refuse(kafka.InvalidRequiredAcks, "acks must be 0, 1 or -1")
 			case seen[row.partition]:
 				row.refuse(kafka.InvalidRequest, "the partition is in the request twice")
 			case l.partitionOf(row.partition) == nil:
@@ -81,8 +81,8 @@ func (row *produced) refuse(code kafka.ErrorCode, reason string) {
 }
 
 func (l *Listener) checkRecords(row *produced, records []byte, version int16, now time.Time) {
-	o := l.checkOptions(row.partition.Topic)
-	o.NoZstd, o.Now = version < 7, now
+	o := l.node.TopicConfig(row.partition.Topic).Check(now)
+	o.NoZstd = version < 7
 	_, err := commitlog.Check(records, o)
 	if err == nil {
 		return
@@ -100,11 +100,6 @@ func (l *Listener) checkRecords(row *produced, records []byte, version int16, no
 
 // magicAt is where a batch, of whatever format, has the version of its format.
 const magicAt = 16
-
-// checkOptions is what a topic takes.
-func (l *Listener) checkOptions(topic string) commitlog.CheckOptions {
-	return commitlog.CheckOptions{MaxMessageBytes: 1048588}
-}
 
 // settle puts the Node's results into their rows.
 func settle(rows []produced, results []brokers.ProduceResult) {

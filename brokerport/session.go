@@ -18,7 +18,6 @@ import (
 // so that its requests name only what changed, and answers only what is new.
 
 const (
-	maxSessions   = 1000            // max.incremental.fetch.session.cache.slots
 	sessionStale  = 2 * time.Minute // one unused for so long makes room for any other
 	maxCachedRows = 2 << 20         // partitions of all sessions; beyond it no session is begun
 	fullFetch     = int32(0)        // session epochs with a meaning of their own
@@ -31,12 +30,15 @@ const (
 // sessions are the fetch sessions of one broker.
 type sessions struct {
 	mu   sync.Mutex
+	most int // max.incremental.fetch.session.cache.slots
 	byID map[int32]*session
 	rows int
 	now  func() time.Time
 }
 
-func newSessions() *sessions { return &sessions{byID: map[int32]*session{}, now: time.Now} }
+func newSessions(most int) *sessions {
+	return &sessions{most: most, byID: map[int32]*session{}, now: time.Now}
+}
 
 // session is one fetcher's. Its cache's lock guards the fields behind it, its
 // own lock the rows.
@@ -184,7 +186,7 @@ func (s *sessions) begun(follower, byID bool, rows []*cachedRow) int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if len(rows) == 0 || s.rows+len(rows) > maxCachedRows || len(s.byID) >= maxSessions && !s.evict(follower, len(rows), now) {
+	if len(rows) == 0 || s.rows+len(rows) > maxCachedRows || len(s.byID) >= s.most && !s.evict(follower, len(rows), now) {
 		return noSession
 	}
 	f := &session{follower: follower, byID: byID, created: now, used: now, epoch: 1, rows: make(map[rowKey]*cachedRow, len(rows))}

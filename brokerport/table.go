@@ -1,6 +1,7 @@
 package brokerport
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 )
@@ -17,58 +19,115 @@ import (
 type api struct {
 	key      kmsg.Key
 	min, max int16
-	handle   handler // nil: answered by wire.Server, or by the controller's endpoint
+	needs    need
+	handle   handler // nil: answered by wire.Server
 }
+
+// need is what a row needs besides the Node: without it, it is not served.
+type need uint8
+
+const (
+	nothing   need = 0
+	logs      need = 1 << iota // a broker that keeps records
+	zookeeper                  // Options.Store
+	coordinates
+)
 
 // allAPIs has the versions that 3.9.1 serves, but for old ones of Fetch and
 // ListOffsets that have no room for format v2 of records or for leader epochs.
 // Produce is listed from 0 on, because librdkafka takes its lower versions for a
 // sign that compression is understood.
 func allAPIs() []api {
-	return []api{
-		{kmsg.Produce, 0, 11, called((*Listener).produce)},
-		{kmsg.Fetch, 4, 17, called((*Listener).fetch)},
-		{kmsg.ListOffsets, 1, 9, called((*Listener).listOffsets)},
-		{kmsg.Metadata, 0, 12, quick((*Listener).metadata)},
-		{kmsg.LeaderAndISR, 0, 7, (*Listener).handleControl},
-		{kmsg.StopReplica, 0, 4, (*Listener).handleControl},
-		{kmsg.UpdateMetadata, 0, 8, (*Listener).handleControl},
-		{kmsg.ApiVersions, 0, 4, nil},
-		{kmsg.OffsetForLeaderEpoch, 0, 4, called((*Listener).epochEnds)},
-		{kmsg.DescribeCluster, 0, 1, quick((*Listener).describeCluster)},
+	all := []api{
+		{kmsg.Produce, 0, 11, logs, called((*Listener).produce)},
+		{kmsg.Fetch, 4, 17, logs, called((*Listener).fetch)},
+		{kmsg.ListOffsets, 1, 9, logs, called((*Listener).listOffsets)},
+		{kmsg.Metadata, 0, 12, nothing, (*Listener).metadata},
+		{kmsg.LeaderAndISR, 0, 7, nothing, (*Listener).handleControl},
+		{kmsg.StopReplica, 0, 4, nothing, (*Listener).handleControl},
+		{kmsg.UpdateMetadata, 0, 8, nothing, (*Listener).handleControl},
+		{kmsg.FindCoordinator, 0, 6, coordinates | zookeeper, slow((*Listener).findCoordinator)},
+		{kmsg.ApiVersions, 0, 4, nothing, nil},
+		{kmsg.DeleteRecords, 0, 2, logs, called((*Listener).deleteRecords)},
+		{kmsg.InitProducerID, 0, 5, logs | zookeeper, slow((*Listener).initProducerID)},
+		{kmsg.OffsetForLeaderEpoch, 0, 4, logs, called((*Listener).epochEnds)},
+		{kmsg.DescribeACLs, 0, 3, nothing, called((*Listener).describeACLs)},
+		{kmsg.CreateACLs, 0, 3, nothing, called((*Listener).createACLs)},
+		{kmsg.DeleteACLs, 0, 3, nothing, called((*Listener).deleteACLs)},
+		{kmsg.DescribeConfigs, 0, 4, zookeeper, slow((*Listener).describeConfigs)},
+		{kmsg.AlterConfigs, 0, 2, zookeeper, slow((*Listener).alterConfigs)},
+		{kmsg.DescribeLogDirs, 0, 4, logs, called((*Listener).describeLogDirs)},
+		{kmsg.IncrementalAlterConfigs, 0, 1, zookeeper, slow((*Listener).incrementalAlterConfigs)},
+		{kmsg.DescribeCluster, 0, 1, nothing, quick((*Listener).describeCluster)},
+		{kmsg.ListTransactions, 0, 1, logs, called((*Listener).listTransactions)},
 	}
+	for _, v := range groups.Served() {
+		all = append(all, api{v.Key, v.Min, v.Max, coordinates, (*Listener).coordinate})
+	}
+	return all
 }
 
-// served is what a broker with these options serves, by key: what we have, at
-// the versions its release had. Below 0.11 the requests about records are those
-// of 0.11, since only its format is kept.
-func served(o brokers.Options) map[int16]api {
+// serves is what the port serves, by key: what is there, at the versions that
+// the broker's release had. Below 0.11 the requests about records are those of
+// 0.11, since only its format is kept. What only a controller may do goes to the
+// controller's endpoint of this process.
+func (p *Port) serves() map[int16]api {
 	table := map[int16]api{}
+	o := p.node.Options()
 	own := brokers.APIVersions(o)
 	if len(own) == 0 { // before 0.10 nobody asks for versions
 		return table
 	}
-	release := kversion.FromString(releaseName(o.Release))
-	for _, a := range allAPIs() {
-		key := int16(a.key)
-		newest, ok := int16(-1), false
-		if release != nil {
-			newest, ok = release.LookupMaxKeyVersion(key)
+	have := nothing
+	if o.Logs != nil {
+		have |= logs
+	}
+	if o.Logs != nil && o.Groups != nil {
+		have |= coordinates
+	}
+	if p.store != nil {
+		have |= zookeeper
+	}
+	rows := allAPIs()
+	for _, row := range p.controller.Table() {
+		if key := kmsg.Key(row.Key); slices.Contains(controllersAPIs(), key) {
+			rows = append(rows, api{key, row.Min, row.Max, nothing, (*Listener).askController})
 		}
-		if i := slices.IndexFunc(own, func(r brokers.APIRange) bool { return r.Key == key }); i >= 0 {
-			newest, ok = own[i].Max, true
-		}
-		if o.Release.Less(kafka.V0_11_0IV0) {
-			switch a.key {
-			case kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets:
-				newest, ok = kversion.V0_11_0().LookupMaxKeyVersion(key)
-			}
-		}
-		if a.max = min(a.max, newest); ok && a.min <= a.max {
-			table[key] = a
+	}
+	newest := newestOf(o, own)
+	for _, a := range rows {
+		top, ok := newest(int16(a.key))
+		if a.max = min(a.max, top); ok && a.min <= a.max && a.needs&^have == 0 {
+			table[int16(a.key)] = a
 		}
 	}
 	return table
+}
+
+// newestOf tells the newest version of a request that a release served.
+func newestOf(o brokers.Options, own []brokers.APIRange) func(key int16) (int16, bool) {
+	release := kversion.FromString(releaseName(o.Release))
+	return func(key int16) (int16, bool) {
+		if o.Release.Less(kafka.V0_11_0IV0) {
+			switch kmsg.Key(key) {
+			case kmsg.Produce, kmsg.Fetch, kmsg.ListOffsets, kmsg.InitProducerID:
+				return kversion.V0_11_0().LookupMaxKeyVersion(key)
+			}
+		}
+		if i := slices.IndexFunc(own, func(r brokers.APIRange) bool { return r.Key == key }); i >= 0 {
+			return own[i].Max, true
+		}
+		if release == nil {
+			return -1, false
+		}
+		return release.LookupMaxKeyVersion(key)
+	}
+}
+
+// askController lets the controller's endpoint of this process answer.
+func (l *Listener) askController(ctx context.Context, r *wire.Request) error {
+	l.controller.Handle(ctx, r)
+	return nil
 }
 
 // releaseName is a release as package kversion has it.
@@ -85,20 +144,10 @@ func releaseName(v kafka.ProtocolVersion) string {
 
 // Table is what the port serves, by key, for ApiVersions.
 func (p *Port) Table() []wire.APIVersion {
-	all := map[int16]kafka.VersionRange{}
-	for key, a := range p.served {
-		all[key] = kafka.VersionRange{Min: a.min, Max: a.max}
-	}
-	if p.controller != nil {
-		for _, row := range p.controller.Table() {
-			if _, ours := all[row.Key]; !ours {
-				all[row.Key] = row.VersionRange
-			}
-		}
-	}
 	var table []wire.APIVersion
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		table = append(table, wire.APIVersion{Key: key, VersionRange: all[key]})
+	for _, key := range slices.Sorted(maps.Keys(p.served)) {
+		a := p.served[key]
+		table = append(table, wire.APIVersion{Key: key, VersionRange: kafka.VersionRange{Min: a.min, Max: a.max}})
 	}
 	return table
 }

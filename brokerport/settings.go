@@ -1,0 +1,272 @@
+package brokerport
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/zkcontroller/zkcontroller/kafka"
+)
+
+// Settings are a broker's static configuration: what server.properties gives,
+// under Kafka's keys. What is missing has Kafka's default.
+type Settings map[string]string
+
+// setting is what is known about one configuration of brokers.
+type setting struct {
+	kind     kmsg.ConfigType
+	def      string
+	null     bool  // there is no default
+	least    int64 // of numbers
+	dynamic  bool  // can be changed at run time
+	perOne   bool  // but not for all brokers at once
+	volatile bool  // is set at run time alone, as throttles are
+}
+
+// brokerSettings are the configurations that are acted on here, shown, or
+// inherited by topics (spec/admin-api.md §7.2, §7.4).
+func brokerSettings() map[string]setting {
+	static := func(kind kmsg.ConfigType, def string, least int64) setting {
+		return setting{kind: kind, def: def, least: least}
+	}
+	none := func(kind kmsg.ConfigType) setting { return setting{kind: kind, null: true, least: math.MinInt64} }
+	perOne := func(s setting) setting { s.dynamic, s.perOne = true, true; return s }
+	throttle := setting{kind: kmsg.ConfigTypeLong, def: strconv.FormatInt(math.MaxInt64, 10), dynamic: true, volatile: true}
+	const (
+		boolean = kmsg.ConfigTypeBoolean
+		text    = kmsg.ConfigTypeString
+		integer = kmsg.ConfigTypeInt
+		short   = kmsg.ConfigTypeShort
+		long    = kmsg.ConfigTypeLong
+		list    = kmsg.ConfigTypeList
+	)
+	table := map[string]setting{
+		"advertised.listeners":                           perOne(none(text)),
+		"auto.create.topics.enable":                      static(boolean, "true", 0),
+		"auto.leader.rebalance.enable":                   static(boolean, "true", 0),
+		"broker.id":                                      static(integer, "-1", -1),
+		"broker.rack":                                    none(text),
+		"control.plane.listener.name":                    none(text),
+		"controlled.shutdown.enable":                     static(boolean, "true", 0),
+		"controlled.shutdown.max.retries":                static(integer, "3", 0),
+		"controlled.shutdown.retry.backoff.ms":           static(long, "5000", 0),
+		"default.replication.factor":                     static(integer, "1", 1),
+		"delete.topic.enable":                            static(boolean, "true", 0),
+		"fetch.max.bytes":                                static(integer, "57671680", 1024),
+		"group.initial.rebalance.delay.ms":               static(integer, "3000", 0),
+		"group.max.session.timeout.ms":                   static(integer, "1800000", 0),
+		"group.max.size":                                 static(integer, "2147483647", 1),
+		"group.min.session.timeout.ms":                   static(integer, "6000", 0),
+		"inter.broker.listener.name":                     none(text),
+		"inter.broker.protocol.version":                  static(text, "3.9-IV0", 0),
+		"leader.imbalance.check.interval.seconds":        static(long, "300", 1),
+		"leader.imbalance.per.broker.percentage":         static(integer, "10", 0),
+		"listener.security.protocol.map":                 perOne(static(text, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", 0)),
+		"listeners":                                      perOne(static(text, "PLAINTEXT://:9092", 0)),
+		"log.dir":                                        static(text, "/tmp/kafka-logs", 0),
+		"log.dirs":                                       none(text),
+		"log.retention.hours":                            static(integer, "168", math.MinInt32),
+		"log.retention.minutes":                          none(integer),
+		"log.roll.hours":                                 static(integer, "168", 1),
+		"log.roll.jitter.hours":                          static(integer, "0", 0),
+		"max.incremental.fetch.session.cache.slots":      static(integer, "1000", 0),
+		"num.partitions":                                 static(integer, "1", 1),
+		"num.replica.fetchers":                           {kind: integer, def: "1", dynamic: true},
+		"offset.metadata.max.bytes":                      static(integer, "4096", 0),
+		"offsets.commit.timeout.ms":                      static(integer, "5000", 1),
+		"offsets.retention.check.interval.ms":            static(long, "600000", 1),
+		"offsets.retention.minutes":                      static(integer, "10080", 1),
+		"offsets.topic.compression.codec":                static(integer, "0", 0),
+		"offsets.topic.num.partitions":                   static(integer, "50", 1),
+		"offsets.topic.replication.factor":               static(short, "3", 1),
+		"offsets.topic.segment.bytes":                    static(integer, "104857600", 1),
+		"producer.id.expiration.ms":                      {kind: integer, def: "86400000", least: 1, dynamic: true},
+		"queued.max.request.bytes":                       static(long, "-1", -1),
+		"replica.fetch.backoff.ms":                       static(integer, "1000", 0),
+		"replica.fetch.max.bytes":                        static(integer, "1048576", 0),
+		"replica.fetch.min.bytes":                        static(integer, "1", math.MinInt32),
+		"replica.fetch.response.max.bytes":               static(integer, "10485760", 0),
+		"replica.fetch.wait.max.ms":                      static(integer, "500", math.MinInt32),
+		"replica.high.watermark.checkpoint.interval.ms":  static(long, "5000", math.MinInt64),
+		"replica.lag.time.max.ms":                        static(long, "30000", math.MinInt64),
+		"socket.request.max.bytes":                       static(integer, "104857600", 1),
+		"zookeeper.connect":                              none(text),
+		"zookeeper.connection.timeout.ms":                none(integer),
+		"zookeeper.session.timeout.ms":                   static(integer, "18000", math.MinInt32),
+		"zookeeper.set.acl":                              static(boolean, "false", 0),
+		"leader.replication.throttled.rate":              throttle,
+		"follower.replication.throttled.rate":            throttle,
+		"replica.alter.log.dirs.io.max.bytes.per.second": throttle,
+		"message.max.bytes":                              {kind: integer, def: "1048588", dynamic: true},
+		"min.insync.replicas":                            {kind: integer, def: "1", least: 1, dynamic: true},
+		"unclean.leader.election.enable":                 {kind: boolean, def: "false", dynamic: true},
+		"compression.type":                               {kind: text, def: "producer", dynamic: true},
+		"log.cleanup.policy":                             {kind: list, def: "delete", dynamic: true},
+		"log.retention.ms":                               {kind: long, null: true, least: math.MinInt64, dynamic: true},
+		"log.roll.ms":                                    {kind: long, null: true, least: math.MinInt64, dynamic: true},
+		"log.roll.jitter.ms":                             {kind: long, null: true, least: math.MinInt64, dynamic: true},
+		"log.message.format.version":                     static(text, "3.0-IV1", 0),
+		"log.segment.bytes":                              {kind: integer, def: "1073741824", least: 14, dynamic: true},
+		"log.retention.bytes":                            {kind: long, def: "-1", least: math.MinInt64, dynamic: true},
+		"log.index.size.max.bytes":                       {kind: integer, def: "10485760", least: 4, dynamic: true},
+		"log.index.interval.bytes":                       {kind: integer, def: "4096", dynamic: true},
+	}
+	// What topics inherit and is not above has their type and default, and can be
+	// changed at run time.
+	for topicKey, key := range inherited() {
+		if _, ok := table[key]; !ok {
+			c, _ := kafka.TopicConfigFor(topicKey)
+			table[key] = setting{kind: kmsg.ConfigType(c.Type), def: c.Default, least: math.MinInt64, dynamic: true}
+		}
+	}
+	return table
+}
+
+// inherited gives, for each configuration of topics, the brokers' that it takes
+// its value from where a topic sets none (spec/admin-api.md §7.4).
+func inherited() map[string]string {
+	return map[string]string{
+		"cleanup.policy":                      "log.cleanup.policy",
+		"compression.gzip.level":              "compression.gzip.level",
+		"compression.lz4.level":               "compression.lz4.level",
+		"compression.type":                    "compression.type",
+		"compression.zstd.level":              "compression.zstd.level",
+		"delete.retention.ms":                 "log.cleaner.delete.retention.ms",
+		"file.delete.delay.ms":                "log.segment.delete.delay.ms",
+		"flush.messages":                      "log.flush.interval.messages",
+		"flush.ms":                            "log.flush.interval.ms",
+		"index.interval.bytes":                "log.index.interval.bytes",
+		"local.retention.bytes":               "log.local.retention.bytes",
+		"local.retention.ms":                  "log.local.retention.ms",
+		"max.compaction.lag.ms":               "log.cleaner.max.compaction.lag.ms",
+		"max.message.bytes":                   "message.max.bytes",
+		"message.downconversion.enable":       "log.message.downconversion.enable",
+		"message.format.version":              "log.message.format.version",
+		"message.timestamp.after.max.ms":      "log.message.timestamp.after.max.ms",
+		"message.timestamp.before.max.ms":     "log.message.timestamp.before.max.ms",
+		"message.timestamp.difference.max.ms": "log.message.timestamp.difference.max.ms",
+		"message.timestamp.type":              "log.message.timestamp.type",
+		"min.cleanable.dirty.ratio":           "log.cleaner.min.cleanable.ratio",
+		"min.compaction.lag.ms":               "log.cleaner.min.compaction.lag.ms",
+		"min.insync.replicas":                 "min.insync.replicas",
+		"preallocate":                         "log.preallocate",
+		"retention.bytes":                     "log.retention.bytes",
+		"retention.ms":                        "log.retention.ms",
+		"segment.bytes":                       "log.segment.bytes",
+		"segment.index.bytes":                 "log.index.size.max.bytes",
+		"segment.jitter.ms":                   "log.roll.jitter.ms",
+		"segment.ms":                          "log.roll.ms",
+		"unclean.leader.election.enable":      "unclean.leader.election.enable",
+	}
+}
+
+// coarser gives the settings in larger units that stand for one in milliseconds
+// where that is not set.
+var coarser = map[string][]struct {
+	name string
+	ms   int64
+}{
+	"log.retention.ms":   {{"log.retention.minutes", 60_000}, {"log.retention.hours", 3_600_000}},
+	"log.roll.ms":        {{"log.roll.hours", 3_600_000}},
+	"log.roll.jitter.ms": {{"log.roll.jitter.hours", 3_600_000}},
+}
+
+// check tells why a value is illegal, or "".
+func (s setting) check(value string) string {
+	value = strings.TrimSpace(value)
+	bits := 64
+	switch s.kind {
+	case kmsg.ConfigTypeBoolean:
+		if !strings.EqualFold(value, "true") && !strings.EqualFold(value, "false") {
+			return fmt.Sprintf("%q is neither true nor false", value)
+		}
+		return ""
+	case kmsg.ConfigTypeDouble:
+		if _, err := strconv.ParseFloat(value, 64); err != nil {
+			return fmt.Sprintf("%q is no number", value)
+		}
+		return ""
+	case kmsg.ConfigTypeShort:
+		bits = 16
+	case kmsg.ConfigTypeInt:
+		bits = 32
+	case kmsg.ConfigTypeLong:
+	default:
+		return ""
+	}
+	n, err := strconv.ParseInt(value, 10, bits)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%q is no whole number of %d bits", value, bits)
+	case n < s.least:
+		return fmt.Sprintf("%d is less than %d", n, s.least)
+	}
+	return ""
+}
+
+// check says which of the settings has an illegal value. Keys that are not
+// known here are somebody else's.
+func (s Settings) check() error {
+	table := brokerSettings()
+	for _, key := range slices.Sorted(maps.Keys(s)) {
+		if known, ok := table[key]; ok {
+			if why := known.check(s[key]); why != "" {
+				return fmt.Errorf("%s: %s", key, why)
+			}
+		}
+	}
+	return nil
+}
+
+// text gives a setting, or its default.
+func (s Settings) text(key string) string {
+	if v, ok := s[key]; ok {
+		return strings.TrimSpace(v)
+	}
+	return brokerSettings()[key].def
+}
+
+// number gives a setting that check has passed.
+func (s Settings) number(key string) int64 {
+	n, _ := strconv.ParseInt(s.text(key), 10, 64)
+	return n
+}
+
+func (s Settings) bool(key string) bool { return strings.EqualFold(s.text(key), "true") }
+
+// TopicDefaults gives the configurations of topics, under their own names, that
+// the settings give them: only those that are set.
+func (s Settings) TopicDefaults() map[string]string {
+	out := map[string]string{}
+	for topicKey, key := range inherited() {
+		if v, ok := s.inMilliseconds(key); ok {
+			out[topicKey] = v
+		}
+	}
+	return out
+}
+
+// inMilliseconds gives a setting, also where it is set in a larger unit.
+func (s Settings) inMilliseconds(key string) (string, bool) {
+	if v, ok := s[key]; ok {
+		return strings.TrimSpace(v), true
+	}
+	for _, c := range coarser[key] {
+		if v, ok := s[c.name]; ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			if err != nil {
+				return "", false
+			}
+			if n > 0 {
+				n *= c.ms
+			}
+			return strconv.FormatInt(n, 10), true
+		}
+	}
+	return "", false
+}
