@@ -42,7 +42,7 @@ var mayImport = []importRule{
 	{"zkserver", []string{"zkwire"}, false},
 	{"wire", []string{"kafka", "control"}, false},
 	{"endpoint", []string{"kafka", "control", "events", "wire"}, false},
-	{"brokerport", []string{"kafka", "control", "events", "zkpaths", "brokers", "wire", "endpoint"}, false},
+	{"brokerport", []string{"kafka", "control", "events", "zkpaths", "reassign", "brokers", "wire", "endpoint"}, false},
 	{"zkwire", nil, false},
 	{"dashboard", []string{"statemachine"}, false},
 	{"config", nil, false},

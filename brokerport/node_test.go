@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
-	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // broker is one broker with its port, on a ZooKeeper in this process.
 type broker struct {
-	*testNode
+	*brokers.Node
 	port   *brokerport.Port
 	server *wire.Server
 	store  *zkstore.Session
@@ -35,9 +34,10 @@ type broker struct {
 func (b *broker) addr() string { return b.server.Addr().String() }
 
 type brokerOptions struct {
-	id      kafka.BrokerID
-	release string
-	port    func(*brokerport.Options)
+	id       kafka.BrokerID
+	release  string // "": 3.9
+	settings brokerport.Settings
+	leaders  brokers.LeaderClient
 }
 
 const listener = "PLAINTEXT"
@@ -67,25 +67,30 @@ func start(t *testing.T, o brokerOptions) *broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.store.Close(context.Background()) })
-	opts := brokers.Options{ID: o.id, Version: version, Release: version, Endpoints: []kafka.Endpoint{endpointOf(ln.Addr())}}
+	for _, path := range zkpaths.PersistentPaths(version) {
+		if _, err := b.store.Write(t.Context(), zkpaths.Unfenced, []zkpaths.Write{{Op: zkpaths.Create, Path: path}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := groups.DefaultOptions()
+	group.InitialRebalanceDelay = 0
+	opts := brokers.Options{ID: o.id, Version: version, Release: version, Endpoints: []kafka.Endpoint{endpointOf(ln.Addr())},
+		Logs: &brokers.LogOptions{}, Groups: &group}
 	br, err := brokers.New(opts, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := &bareProcess{}
-	node := brokers.NewNode(br, brokers.World{Store: sessionStore{b.store}, Process: process})
+	b.Node = brokers.NewNode(br, brokers.World{Store: sessionStore{b.store}, Process: &bareProcess{}, Leaders: o.leaders})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = node.Run(ctx) }()
+	go func() { defer close(ended); _ = b.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 
-	b.testNode = &testNode{Node: node, logs: map[kafka.TopicPartition]*commitlog.Log{}, changed: make(chan struct{}), over: make(chan struct{})}
-	t.Cleanup(func() { close(b.over); b.waiting.Wait() })
-	po := brokerport.Options{Node: b.testNode, ClusterID: func(context.Context) string { return clusterID }}
-	if o.port != nil {
-		o.port(&po)
+	b.port, err = brokerport.New(brokerport.Options{Node: b.Node, Settings: o.settings, Store: sessionStore{b.store}, TopicID: func() kafka.TopicID { return kafka.TopicID{9, 9} },
+		ClusterID: func(context.Context) string { return clusterID }})
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.port = brokerport.New(po)
 	t.Cleanup(b.port.Close)
 	b.server = wire.Serve(ln, b.port.Listener(listener), wire.ServerOptions{Table: b.port.Table()})
 	t.Cleanup(b.server.Close)
@@ -122,7 +127,6 @@ func (b *broker) lead(t *testing.T, topics ...topic) {
 				Leadership:        kafka.Leadership{LeaderAndISR: kafka.LeaderAndISR{Leader: b.ID(), ISR: []kafka.BrokerID{b.ID()}}, ControllerEpoch: 1},
 				ReplicaAssignment: kafka.ReplicaAssignment{Replicas: []kafka.BrokerID{b.ID()}}}
 			um.Partitions, li.Partitions = append(um.Partitions, p), append(li.Partitions, p)
-			b.addLog(p.TopicPartition)
 		}
 	}
 	b.control(t, um)
@@ -140,135 +144,6 @@ func (b *broker) control(t *testing.T, r control.Request) {
 			t.Fatalf("%s: %s: %s", r.Kind(), tp, code)
 		}
 	}
-}
-
-// testNode is a broker's Node that keeps records in logs, leads alone, and so
-// has everything committed at once.
-type testNode struct {
-	*brokers.Node
-	mu      sync.Mutex
-	logs    map[kafka.TopicPartition]*commitlog.Log
-	changed chan struct{} // closed and replaced by each append
-	over    chan struct{} // closed when the test ends
-	waiting sync.WaitGroup
-}
-
-func (n *testNode) addLog(tp kafka.TopicPartition) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.logs[tp] = commitlog.New(commitlog.Options{})
-}
-
-func (n *testNode) Ended() <-chan struct{} { return nil }
-
-func (n *testNode) Produce(r *brokers.ProduceRequest, reply func([]brokers.ProduceResult)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var out []brokers.ProduceResult
-	for _, row := range r.Rows {
-		res := brokers.ProduceResult{Partition: row.Partition, BaseOffset: -1, AppendTime: -1, LogStartOffset: -1}
-		log := n.logs[row.Partition]
-		if log == nil {
-			res.Error = kafka.NotLeaderOrFollower
-		} else if info, err := log.Append(row.Records, 0, time.Now()); err != nil {
-			res.Error = commitlog.Code(err)
-		} else {
-			log.RaiseHighWatermark(log.LogEndOffset())
-			res.BaseOffset, res.LogStartOffset = info.BaseOffset, log.LogStartOffset()
-		}
-		out = append(out, res)
-	}
-	close(n.changed)
-	n.changed = make(chan struct{})
-	reply(out)
-}
-
-func (n *testNode) Fetch(r *brokers.FetchRequest, reply func([]brokers.FetchResult)) {
-	deadline := time.Now().Add(r.MaxWait)
-	n.waiting.Go(func() {
-		for {
-			n.mu.Lock()
-			out, size, failed := n.read(r)
-			changed := n.changed
-			n.mu.Unlock()
-			if size >= r.MinBytes || failed || !time.Now().Before(deadline) {
-				reply(out)
-				return
-			}
-			timer := time.NewTimer(time.Until(deadline))
-			select {
-			case <-changed:
-			case <-timer.C:
-			case <-n.over:
-				return
-			}
-			timer.Stop()
-		}
-	})
-}
-
-func (n *testNode) read(r *brokers.FetchRequest) (out []brokers.FetchResult, size int, failed bool) {
-	for _, row := range r.Rows {
-		res := brokers.FetchResult{Partition: row.Partition, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1}
-		log := n.logs[row.Partition]
-		if log == nil {
-			res.Error = kafka.NotLeaderOrFollower
-		} else if b, err := log.Read(row.Offset, min(row.MaxBytes, r.MaxBytes-size), log.HighWatermark(), size == 0); err != nil {
-			res.Error = commitlog.Code(err)
-		} else {
-			res.HighWatermark, res.LastStableOffset, res.LogStartOffset, res.Records = log.HighWatermark(), log.LastStableOffset(), log.LogStartOffset(), b
-			for _, s := range b {
-				size += len(s)
-			}
-		}
-		failed = failed || res.Error != kafka.NoError
-		out = append(out, res)
-	}
-	return out, size, failed
-}
-
-func (n *testNode) ListOffsets(q []brokers.OffsetQuery, _ kafka.BrokerID, _ bool, reply func([]brokers.OffsetAnswer)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var out []brokers.OffsetAnswer
-	for _, row := range q {
-		a := brokers.OffsetAnswer{Partition: row.Partition, Timestamp: -1, Offset: -1, LeaderEpoch: -1}
-		log := n.logs[row.Partition]
-		switch {
-		case log == nil:
-			a.Error = kafka.NotLeaderOrFollower
-		case row.Timestamp == brokers.LatestOffset:
-			a.Offset, a.LeaderEpoch = log.HighWatermark(), 0
-		case row.Timestamp == brokers.EarliestOffset:
-			a.Offset, a.LeaderEpoch = log.LogStartOffset(), 0
-		default:
-			find := log.MaxTimestamp
-			if row.Timestamp >= 0 {
-				find = func() (commitlog.RecordTime, bool, error) { return log.OffsetForTimestamp(row.Timestamp) }
-			}
-			if at, ok, _ := find(); ok {
-				a.Offset, a.Timestamp, a.LeaderEpoch = at.Offset, at.Timestamp, at.LeaderEpoch
-			}
-		}
-		out = append(out, a)
-	}
-	reply(out)
-}
-
-func (n *testNode) EpochEnds(q []brokers.EpochQuery, _ kafka.BrokerID, reply func([]brokers.EpochAnswer)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var out []brokers.EpochAnswer
-	for _, row := range q {
-		a := brokers.EpochAnswer{Partition: row.Partition, Epoch: -1, EndOffset: -1}
-		if log := n.logs[row.Partition]; log == nil {
-			a.Error = kafka.NotLeaderOrFollower
-		} else {
-			a.Epoch, a.EndOffset = log.EndOffset(row.Epoch)
-		}
-		out = append(out, a)
-	}
-	reply(out)
 }
 
 // bareProcess is a process whose port and session are the test's.
