@@ -57,7 +57,8 @@ func (a Act) String() string {
 type Cluster interface {
 	Seeds() []string // HOST:PORT
 	Brokers() []int32
-	Ops() []Op // those that Do knows
+	Peers() []int32 // from whom brokers can be cut: each other and, maybe, controllers
+	Ops() []Op      // those that Do knows
 	Do(ctx context.Context, a Act) error
 	// Heal undoes all that Do did; brokers may need a while from then on.
 	Heal(ctx context.Context) error
@@ -69,15 +70,17 @@ type Cluster interface {
 type fate struct {
 	rng    *rand.Rand
 	ids    []int32
+	peers  []int32
 	ops    []Op
 	down   map[int32]bool // killed or crashed
 	frozen map[int32]bool
 }
 
 func newFate(seed uint64, c Cluster) *fate {
-	f := &fate{rng: rand.New(rand.NewPCG(seed, 0x6c6f73736c657373)), ids: slices.Clone(c.Brokers()), down: map[int32]bool{}, frozen: map[int32]bool{}}
+	f := &fate{rng: rand.New(rand.NewPCG(seed, 0x6c6f73736c657373)), ids: slices.Clone(c.Brokers()), peers: slices.Clone(c.Peers()), down: map[int32]bool{}, frozen: map[int32]bool{}}
 	f.ops = append(slices.Clone(c.Ops()), Move, Prefer)
 	slices.Sort(f.ids)
+	slices.Sort(f.peers)
 	slices.Sort(f.ops)
 	return f
 }
@@ -114,7 +117,7 @@ func (f *fate) next() (time.Duration, Act) {
 				continue
 			}
 		case Cut:
-			if a.Peer = f.ids[f.rng.IntN(len(f.ids))]; a.Peer == a.Broker || gone || f.frozen[a.Broker] {
+			if a.Peer = f.peers[f.rng.IntN(len(f.peers))]; a.Peer == a.Broker || gone || f.frozen[a.Broker] {
 				continue
 			}
 		case Slow:

@@ -49,6 +49,9 @@ func (p *processes) Brokers() (ids []int32) {
 	return ids
 }
 
+// Peers is lossless.Cluster's.
+func (p *processes) Peers() []int32 { return p.Brokers() }
+
 // Ops is lossless.Cluster's.
 func (p *processes) Ops() []lossless.Op {
 	ops := []lossless.Op{lossless.Crash, lossless.Restart, lossless.Freeze, lossless.Resume, lossless.Failover}
