@@ -102,16 +102,6 @@ func TestKcat(t *testing.T) {
 	}
 }
 
-func dial(t *testing.T, b *broker) *wire.Conn {
-	t.Helper()
-	c, err := wire.Dial(t.Context(), b.addr(), wire.DialOptions{ClientID: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
-	return c
-}
-
 func ask[R kmsg.Response](t *testing.T, c *wire.Conn, req kmsg.Request, version int16) R {
 	t.Helper()
 	req.SetVersion(version)

@@ -186,7 +186,8 @@ kazoo() {
   local plain='not test_update_host_list and not Reconfig and not ReadOnlyMode and not SSL and not ssl and not TestLegacySASL and not TestSASLDigest and not GSSAPI'
   local code=0 try
   rm -f "$out/kazoo.xml"
-  K="$plain and not test_rw_lock" OUT=$out/kazoo.xml PORT=$((port + 450)) timeout -k 5 900 "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo.log" 2>&1
+  # CI unset: one test compares the version with that of the real server kazoo's own CI installs.
+  K="$plain and not test_rw_lock" OUT=$out/kazoo.xml PORT=$((port + 450)) timeout -k 5 900 env -u CI "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo.log" 2>&1
   python3 - "$out/kazoo.xml" >>"$out/kazoo.log" <<'PYTHON' || code=1
 import sys, xml.etree.ElementTree as tree
 try:
@@ -198,7 +199,7 @@ print("kazoo 2.10.0: %d passed, %d failed, %s skipped in %s s" % (int(a["tests"]
 sys.exit(bad > 0)
 PYTHON
   for try in 1 2 3 4 5; do
-    K=test_rw_lock OUT=$out/kazoo-rw.xml PORT=$((port + 460)) timeout -k 5 60 "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo-rw.log" 2>&1 && break
+    K=test_rw_lock OUT=$out/kazoo-rw.xml PORT=$((port + 460)) timeout -k 5 60 env -u CI "$shared/zkdiff/suites/kazoo.sh" "$ours" zookeeper >"$out/kazoo-rw.log" 2>&1 && break
   done
   if ! grep -q ' passed' "$out/kazoo-rw.log"; then
     code=1

@@ -156,7 +156,7 @@ func (r *round) fetch(ctx context.Context, broker, partition int32, offset int64
 	}
 	got, ok := resp.(*kmsg.FetchResponse)
 	if !ok {
-		return nil, fmt.Errorf("Fetch was answered by a %T", resp)
+		return nil, fmt.Errorf("a fetch was answered by a %T", resp)
 	}
 	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (r *round) fetch(ctx context.Context, broker, partition int32, offset int64
 		return nil, fmt.Errorf("a Fetch of one partition was answered by %d topics", len(got.Topics))
 	}
 	if err := kerr.ErrorForCode(got.Topics[0].Partitions[0].ErrorCode); err != nil {
-		return nil, fmt.Errorf("Fetch version %d: %w", got.Version, err)
+		return nil, fmt.Errorf("fetch version %d: %w", got.Version, err)
 	}
 	fp, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{Offset: offset, Topic: r.o.Topic, Partition: partition}, &got.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
 	return fp.Records, fp.Err

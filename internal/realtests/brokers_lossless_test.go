@@ -211,7 +211,7 @@ func TestLossless(t *testing.T) {
 // The judge judges Kafka's own brokers: it must find nothing.
 func TestLosslessOfKafka(t *testing.T) {
 	if *losslessSeed == 0 {
-		t.Skip("kafka: the judge is judged by Kafka's own brokers when -lossless.seed is given")
+		t.Skip("asked for by -lossless.seed: then the judge is itself judged, by the original brokers")
 	}
 	zk := real.ZooKeeper(t).Addr()
 	p := &processes{t: t, zk: dialZooKeeper(t, zk), members: map[int32]*kafkaBroker{}}
