@@ -12,6 +12,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkstore"
@@ -23,6 +24,9 @@ type BrokerOptions struct {
 	// the port that was bound.
 	Bind   []string
 	Broker brokers.Options
+	// Settings are what server.properties would give, under Kafka's keys; what is
+	// missing has Kafka's default.
+	Settings brokerport.Settings
 	// LikeReal: it makes /cluster/id if nobody has, and claims LogDirs.
 	LikeReal bool
 	LogDirs  []string
@@ -99,6 +103,9 @@ func (b *Brokers) add(ctx context.Context, p BrokerOptions) error {
 	if err == nil && b.o.Candidate != nil {
 		e.candidate, err = newCandidate(ctx, *b.o.Candidate)
 		b.candidate = e.candidate
+	}
+	if err == nil {
+		err = e.serve()
 	}
 	return err
 }

@@ -11,103 +11,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
-	"github.com/zkcontroller/zkcontroller/control"
-	"github.com/zkcontroller/zkcontroller/endpoint"
-	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 )
-
-// brokerTable is what a broker of some release offers; one that may be the
-// controller offers what that one does besides.
-func brokerTable(o brokers.Options, controller *endpoint.Endpoint) []wire.APIVersion {
-	var table []wire.APIVersion
-	for _, r := range brokers.APIVersions(o) {
-		table = append(table, wire.APIVersion{Key: r.Key, VersionRange: kafka.VersionRange{Min: r.Min, Max: r.Max}})
-	}
-	if controller == nil {
-		return table
-	}
-	for _, row := range controller.Table() {
-		if !slices.ContainsFunc(table, func(v wire.APIVersion) bool { return v.Key == row.Key }) {
-			table = append(table, row)
-		}
-	}
-	return table
-}
-
-// brokerHandler answers the requests of one listener of an emulated broker.
-type brokerHandler struct {
-	node       *brokers.Node
-	listener   string
-	clusterID  func(context.Context) string
-	controller *endpoint.Endpoint // nil: only a broker
-}
-
-// Handle is wire.Handler's.
-func (h brokerHandler) Handle(ctx context.Context, r *wire.Request) {
-	if r.Control != nil {
-		answer, err := h.node.HandleControl(ctx, r.Control)
-		if err != nil {
-			r.Hangup()
-			return
-		}
-		r.ReplyControl(answer)
-		return
-	}
-	var resp kmsg.Response
-	var err error
-	switch req := r.Kafka.(type) {
-	case *kmsg.MetadataRequest:
-		resp, err = endpoint.AnswerMetadata(ctx, req, h.listener, h.look)
-	case *kmsg.DescribeClusterRequest:
-		resp, err = endpoint.AnswerDescribeCluster(ctx, req, h.listener, h.look)
-	default:
-		if h.controller != nil {
-			h.controller.Handle(ctx, r)
-			return
-		}
-		err = fmt.Errorf("a %T is not served", req)
-	}
-	if err != nil {
-		r.Hangup()
-		return
-	}
-	r.Reply(resp)
-}
-
-// look gives what the last UpdateMetadata requests told.
-func (h brokerHandler) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
-	cache := h.node.Metadata()
-	c := events.Cluster{ID: h.clusterID(ctx), Brokers: cache.Brokers()}
-	c.Controller, _, _ = cache.Controller()
-	if all {
-		for _, t := range cache.Topics() {
-			c.Topics = append(c.Topics, described(t))
-		}
-	}
-	for _, r := range refs {
-		t := cache.Topic(r.Name)
-		if !r.ID.IsZero() {
-			t = cache.TopicByID(r.ID)
-		}
-		if t == nil {
-			c.Topics = append(c.Topics, events.TopicDescription{Error: kafka.UnknownTopicOrPartition, Name: r.Name, ID: r.ID})
-		} else {
-			c.Topics = append(c.Topics, described(t))
-		}
-	}
-	return c, nil
-}
-
-func described(t *brokers.TopicMetadata) events.TopicDescription {
-	d := events.TopicDescription{Name: t.Name, ID: t.ID, Partitions: make([]control.PartitionState, len(t.Partitions))}
-	for i, p := range t.Partitions {
-		d.Partitions[i] = *p
-	}
-	return d
-}
 
 // controllerLink is an emulated broker's way to the controller: one connection,
 // one request in flight, as Kafka's channel manager has it.
@@ -137,8 +45,8 @@ func (l *controllerLink) drop() {
 	}
 }
 
-// ask sends a request in the newest version both sides know, between lo and hi.
-func (l *controllerLink) ask(ctx context.Context, controller kafka.Broker, req kmsg.Request, lo, hi int16) (kmsg.Response, error) {
+// Ask is brokerport.Controller's.
+func (l *controllerLink) Ask(ctx context.Context, controller kafka.Broker, req kmsg.Request, lo, hi int16) (kmsg.Response, error) {
 	e, ok := controller.Endpoint(l.listener)
 	if !ok {
 		return nil, fmt.Errorf("controller %d has no listener %s", controller.ID, l.listener)
@@ -201,7 +109,7 @@ func (l *controllerLink) AlterPartition(ctx context.Context, controller kafka.Br
 	if r.ByID {
 		lo, hi = 2, 3
 	}
-	resp, err := l.ask(ctx, controller, req, lo, hi)
+	resp, err := l.Ask(ctx, controller, req, lo, hi)
 	if err != nil {
 		return brokers.AlterPartitionAnswer{}, err
 	}
@@ -230,7 +138,7 @@ func (l *controllerLink) AlterPartition(ctx context.Context, controller kafka.Br
 func (l *controllerLink) ControlledShutdown(ctx context.Context, controller kafka.Broker, self kafka.BrokerID, epoch int64) (kafka.ErrorCode, []kafka.TopicPartition, error) {
 	req := kmsg.NewPtrControlledShutdownRequest()
 	req.BrokerID, req.BrokerEpoch = int32(self), epoch
-	resp, err := l.ask(ctx, controller, req, 0, 3)
+	resp, err := l.Ask(ctx, controller, req, 0, 3)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -245,7 +153,10 @@ func (l *controllerLink) ControlledShutdown(ctx context.Context, controller kafk
 	return kafka.ErrorCode(got.ErrorCode), remaining, nil
 }
 
-var _ brokers.ControllerClient = (*controllerLink)(nil)
+var (
+	_ brokers.ControllerClient = (*controllerLink)(nil)
+	_ brokerport.Controller    = (*controllerLink)(nil)
+)
 
 func numbers(ids []kafka.BrokerID) []int32 {
 	out := make([]int32, len(ids))

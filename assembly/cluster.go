@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -13,7 +14,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/controller"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
@@ -40,16 +43,43 @@ type ClusterOptions struct {
 	Log            logrus.FieldLogger // nil: nothing is said
 }
 
-// LocalBroker is an emulated broker on loopback; port 0 takes any free one. It
-// has the manners of an inter.broker.protocol.version.
+// LocalBroker is an emulated broker on loopback that keeps records in memory;
+// port 0 takes any free one. It has the manners of an
+// inter.broker.protocol.version.
 func LocalBroker(id kafka.BrokerID, host string, port int, version kafka.ProtocolVersion) BrokerOptions {
 	return BrokerOptions{
 		Bind: []string{net.JoinHostPort(host, strconv.Itoa(port))},
 		Broker: brokers.Options{ID: id, Version: version,
 			Endpoints: []kafka.Endpoint{{Listener: kafka.Plaintext.String(), Host: host, Port: int32(port)}},
+			Logs:      &brokers.LogOptions{}, Groups: LocalGroups(),
 			// The whole cluster goes at once: there is nobody to hand leaderships to.
 			ControlledShutdown: brokers.ControlledShutdownOptions{Disabled: true}},
 	}
+}
+
+// LocalGroups is how groups are coordinated in a cluster on one machine: Kafka's
+// defaults, but members need not wait for others to come.
+func LocalGroups() *groups.Options {
+	o := groups.DefaultOptions()
+	o.InitialRebalanceDelay = 0
+	return &o
+}
+
+// fewBrokers lets the offsets topic have no more replicas than there are brokers,
+// unless it is said how many.
+func fewBrokers(all []BrokerOptions) []BrokerOptions {
+	const key = "offsets.topic.replication.factor"
+	all = slices.Clone(all)
+	for i := range all {
+		if _, given := all[i].Settings[key]; !given && len(all) < 3 {
+			all[i].Settings = maps.Clone(all[i].Settings)
+			if all[i].Settings == nil {
+				all[i].Settings = brokerport.Settings{}
+			}
+			all[i].Settings[key] = strconv.Itoa(len(all))
+		}
+	}
+	return all
 }
 
 // Cluster is a controller and emulated brokers on a ZooKeeper server in this
@@ -93,7 +123,7 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
-	c.brokers, err = NewBrokers(ctx, BrokersOptions{Brokers: o.Brokers, ZooKeeper: store, Beside: c.controller,
+	c.brokers, err = NewBrokers(ctx, BrokersOptions{Brokers: fewBrokers(o.Brokers), ZooKeeper: store, Beside: c.controller,
 		Patience: idlePatience, Admin: o.Admin, Network: o.Network, Log: o.Log})
 	if err != nil {
 		c.controller.Close()

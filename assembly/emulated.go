@@ -10,6 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/wire"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -25,6 +26,9 @@ type emulated struct {
 	log  logrus.FieldLogger
 	node *brokers.Node
 	link *controllerLink
+	port *brokerport.Port // nil until serve
+	// leaders is the way to leaders in other processes; nil: a broker without logs.
+	leaders *brokerport.Leaders
 	// candidate is the controller part; nil: only a broker.
 	candidate *candidate
 	ctx       context.Context // ends with close; sessions are opened under it
@@ -90,11 +94,27 @@ func (e *emulated) join(host *brokers.Host) error {
 		listener = broker.Endpoints[0].Listener
 	}
 	e.link = &controllerLink{self: broker.ID, listener: listener, dialer: e.net.Dial}
-	node, err := host.Add(broker, brokers.World{Store: e, Controller: e.link, Process: e})
+	w := brokers.World{Store: e, Controller: e.link, Process: e}
+	if broker.Logs != nil {
+		e.leaders = brokerport.NewLeaders(brokerport.LeadersOptions{Self: broker.ID, Version: broker.Version, Listener: listener, Dialer: e.net.Dial})
+		w.Leaders = e.leaders
+	}
+	node, err := host.Add(broker, w)
 	if err != nil {
 		return misconfigured(err)
 	}
 	e.node = node
+	return nil
+}
+
+// serve makes what answers on the broker's ports, once its candidate is there.
+func (e *emulated) serve() error {
+	port, err := brokerport.New(brokerport.Options{Node: e.node, Settings: e.plan.Settings, Store: e, TopicID: RandomTopicID, ToController: e.link,
+		ClusterID: e.clusterID, Controller: e.candidate.port(), Log: e.log})
+	if err != nil {
+		return misconfigured(err)
+	}
+	e.port = port
 	return nil
 }
 
@@ -108,6 +128,12 @@ func (e *emulated) close() {
 	e.session = nil
 	e.mu.Unlock()
 	_ = e.Listen(false)
+	if e.port != nil {
+		e.port.Close()
+	}
+	if e.leaders != nil {
+		e.leaders.Close()
+	}
 	e.candidate.stop()
 	if s != nil {
 		e.end(s)
@@ -248,8 +274,8 @@ func (e *emulated) Listen(open bool) error {
 		}
 	}
 	for i, ln := range lns {
-		h := brokerHandler{e.node, e.plan.Broker.Endpoints[i].Listener, e.clusterID, e.candidate.port()}
-		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: brokerTable(e.node.Options(), h.controller), Log: e.log})})
+		h := e.port.Listener(e.plan.Broker.Endpoints[i].Listener)
+		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: e.port.Table(), Log: e.log})})
 	}
 	return nil
 }

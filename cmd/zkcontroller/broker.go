@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkcontroller/zkcontroller/assembly"
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -111,8 +113,14 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 		}
 		name := kafka.Plaintext.String()
 		p := assembly.BrokerOptions{
-			Bind:   []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))},
-			Broker: brokerOptions(c, id, v, []kafka.Endpoint{{Listener: name, Host: "127.0.0.1", Port: int32(port)}}),
+			Bind:     []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(port))},
+			Broker:   brokerOptions(c, id, v, []kafka.Endpoint{{Listener: name, Host: "127.0.0.1", Port: int32(port)}}),
+			Settings: brokerSettings(c),
+		}
+		p.Broker.Logs = logOptions(p.Settings)
+		p.Broker.Groups = assembly.LocalGroups()
+		if !c.Given("offsets.topic.replication.factor") {
+			p.Settings["offsets.topic.replication.factor"] = strconv.Itoa(min(3, len(ids)))
 		}
 		if !c.Given("controlled.shutdown.retry.backoff.ms") {
 			p.Broker.ControlledShutdown.RetryBackoff = idsRetryBackoff
@@ -169,6 +177,11 @@ func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {
 		advertised = append(advertised, e)
 	}
 	p.Broker = brokerOptions(c, kafka.BrokerID(c.BrokerID), v, advertised)
+	p.Settings = brokerSettings(c)
+	p.Broker.Logs = logOptions(p.Settings)
+	p.Broker.Logs.Dirs = c.LogDirs
+	group := groups.DefaultOptions()
+	p.Broker.Groups = &group
 	return []assembly.BrokerOptions{p}, nil
 }
 
@@ -185,6 +198,22 @@ func brokerOptions(c *config.Config, id kafka.BrokerID, v kafka.ProtocolVersion,
 		o.ReplicaFetchWait = c.ReplicaFetchWait
 	}
 	return o
+}
+
+// brokerSettings are those of Kafka's keys that were set.
+func brokerSettings(c *config.Config) brokerport.Settings {
+	all := brokerport.Settings{}
+	for _, s := range c.Settings() {
+		if c.Given(s.Key) && !strings.HasPrefix(s.Key, "zkc.") && s.Key != "bootstrap.servers" {
+			all[s.Key] = s.Value
+		}
+	}
+	return all
+}
+
+// logOptions: topics inherit what the broker sets.
+func logOptions(s brokerport.Settings) *brokers.LogOptions {
+	return &brokers.LogOptions{Topic: brokers.DefaultTopicConfig().With(s.TopicDefaults())}
 }
 
 // parseIDs reads 1-3,7.
