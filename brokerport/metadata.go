@@ -54,7 +54,7 @@ const maxCreated = 100
 // toCreate gives the topics that a request names, that do not exist, and that
 // may be created for it (spec/admin-api.md §8).
 func (l *Listener) toCreate(req *kmsg.MetadataRequest) []string {
-	if l.store == nil || req.Version >= 4 && !req.AllowAutoTopicCreation || !l.settings.bool("auto.create.topics.enable") {
+	if l.store == nil || l.node.Options().Logs == nil || req.Version >= 4 && !req.AllowAutoTopicCreation || !l.settings.bool("auto.create.topics.enable") {
 		return nil
 	}
 	var names []string
