@@ -3,6 +3,7 @@ package zkserver
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/zkcontroller/zkcontroller/zkwire"
@@ -153,17 +154,44 @@ func matches(a ACL, id Identity) bool {
 	return ok && prefix.Contains(addr.Unmap())
 }
 
-// ipPrefix reads a.b.c.d, a.b.c.d/bits or an IPv6 address.
+// ipPrefix reads a.b.c.d or an IPv6 address, with /bits or without. As in
+// Apache's server numbers may have a sign and zeros in front, and an IPv6
+// address neither a zone nor the form with dots.
 func ipPrefix(s string) (netip.Prefix, bool) {
-	if strings.Contains(s, "/") {
-		p, err := netip.ParsePrefix(s)
-		return p, err == nil
-	}
-	a, err := netip.ParseAddr(s)
-	if err != nil {
+	text, suffix, short := strings.Cut(s, "/")
+	a, ok := ipAddr(text)
+	if !ok {
 		return netip.Prefix{}, false
 	}
-	return netip.PrefixFrom(a, a.BitLen()), true
+	bits := a.BitLen()
+	if short {
+		n, err := strconv.ParseInt(suffix, 10, 32)
+		if err != nil || n < 0 || n > int64(bits) {
+			return netip.Prefix{}, false
+		}
+		bits = int(n)
+	}
+	return netip.PrefixFrom(a, bits), true
+}
+
+func ipAddr(s string) (netip.Addr, bool) {
+	if strings.Contains(s, ":") {
+		a, err := netip.ParseAddr(s)
+		return a, err == nil && !strings.ContainsAny(s, ".%")
+	}
+	parts := strings.Split(s, ".")
+	var b [4]byte
+	if len(parts) != len(b) {
+		return netip.Addr{}, false
+	}
+	for i, p := range parts {
+		n, err := strconv.ParseInt(p, 10, 32)
+		if err != nil || n < 0 || n > 255 {
+			return netip.Addr{}, false
+		}
+		b[i] = byte(n)
+	}
+	return netip.AddrFrom4(b), true
 }
 
 // fixACL is what create and setACL do to a list before it is stored

@@ -17,6 +17,7 @@ import (
 
 const (
 	handshakeTime = 10 * time.Second // for a connection to get a session
+	lingerTime    = time.Second      // that a client has to notice the end of its connection before its packets are refused
 	batchFrames   = 64               // requests that one hold of the lock carries out at most
 	batchBytes    = 256 << 10        // or so many bytes of them
 	readSmall     = 4 << 10          // an idle connection's read buffer
@@ -46,7 +47,8 @@ type conn struct {
 	dirty    bool      // it is in Server.dirty
 	waiting  bool      // it is in keeper.waiting
 	closing  bool      // nothing more is read; it is closed when out is sent
-	dead     bool      // nc is closed, or about to be
+	dead     bool      // nothing is sent any more: nc is closed, or its client is about to see its end
+	drained  bool      // the reader has ended and reads no more
 	counted  bool      // it counts for maxClientCnxns
 	room     sync.Cond // out has become shorter, or the connection has ended
 	readOnly bool      // the client knows of read-only servers: answers have the flag
@@ -76,6 +78,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 // serve is the reader: it ends with the connection.
 func (c *conn) serve() {
 	defer c.s.wg.Done()
+	defer c.drain()
 	defer c.end()
 	c.nc.SetReadDeadline(time.Now().Add(handshakeTime)) // an error shows at the next read
 	if !c.open() {
@@ -356,8 +359,16 @@ func (s *Server) cut(c *conn) {
 	}
 	c.room.Broadcast()
 	s.resumed.Broadcast()
-	if _, tcp := c.nc.(*net.TCPConn); tcp {
-		c.nc.Close()
+	if tcp, ok := c.nc.(*net.TCPConn); ok {
+		if c.drained || s.closed {
+			c.nc.Close()
+			return
+		}
+		// Errors show at the next read. A write that is under way ends.
+		s.ending[c] = struct{}{}
+		tcp.CloseWrite()
+		tcp.SetReadDeadline(time.Now().Add(lingerTime))
+		tcp.SetWriteDeadline(time.Now())
 		return
 	}
 	s.wg.Add(1)
@@ -394,6 +405,24 @@ func (c *conn) end() {
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(handshakeTime)) // an error shows at the write
 	s.wake(c)
+}
+
+// drain lets what the client still sends come to nothing for a while. Packets
+// to a closed socket are answered with a reset, and that may reach the client
+// before the last answer does.
+func (c *conn) drain() {
+	s := c.s
+	if tcp, ok := c.nc.(*net.TCPConn); ok {
+		tcp.SetReadDeadline(time.Now().Add(lingerTime)) // an error shows at the read
+		io.Copy(io.Discard, struct{ io.Reader }{tcp})   // whatever ends it
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.drained = true
+	delete(s.ending, c)
+	if c.dead {
+		c.nc.Close()
+	}
 }
 
 // frames takes a connection's bytes apart. The buffer is small while little

@@ -3,6 +3,8 @@ package zkserver
 import (
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
@@ -38,6 +40,10 @@ func (c *conn) request(frame []byte, now int64) {
 	case zkwire.OpAuth:
 		c.auth(h.Xid, d)
 	case zkwire.OpSASL:
+		if token := d.Buffer(); token == nil {
+			c.closing = true // there is none, or it cannot be read
+			return
+		}
 		// Without SASL configured a token is answered with none.
 		m := c.begin(h.Xid, 0, zkwire.OK)
 		c.out = zkwire.AppendBuffer(c.out, nil)
@@ -49,7 +55,7 @@ func (c *conn) request(frame []byte, now int64) {
 		s.endSession(c.sess, h.Xid)
 		c.reply(h.Xid, s.tree.Zxid(), zkwire.OK)
 	case zkwire.OpCreateSession:
-		c.greet()
+		c.createSession(h, d, now)
 	default:
 		c.reply(h.Xid, -1, zkwire.ErrUnimplemented)
 		c.closing = true
@@ -92,6 +98,22 @@ func (c *conn) refuse(h zkwire.RequestHeader, now int64, err zkwire.Err) {
 		s.append(&zkwire.Txn{Session: c.who.Session, Cxid: h.Xid, Zxid: s.tree.Zxid(), Time: now, Record: &zkwire.TxnError{Err: err}})
 	}
 	c.reply(h.Xid, s.tree.Zxid(), err)
+}
+
+// createSession is the server's own op. A client that sends it is greeted once
+// more, as if it had just been connected.
+func (c *conn) createSession(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
+	if d.Int32(); d.Err() != nil {
+		c.refuse(h, now, zkwire.ErrMarshalling)
+		return
+	}
+	s := c.s
+	s.tree.AdvanceZxid(s.tree.Zxid() + 1)
+	if s.durable() {
+		s.append(&zkwire.Txn{Session: c.sess.id, Cxid: h.Xid, Zxid: s.tree.Zxid(), Time: now,
+			Record: &zkwire.TxnCreateSession{Timeout: int32(c.sess.timeout / time.Millisecond)}})
+	}
+	c.greet()
 }
 
 // reconfig fails either way: a server alone has no ensemble to change.
@@ -160,15 +182,19 @@ func (c *conn) look(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		c.finish(m)
 		return
 	}
-	path, ok := d.NullString()
-	if d.Err() != nil || !ok && h.Op != zkwire.OpGetEphemerals {
+	path, named := d.NullString()
+	if d.Err() != nil || !named && h.Op != zkwire.OpGetEphemerals && h.Op != zkwire.OpSync {
 		c.malformed(h)
 		return
 	}
 	switch h.Op {
 	case zkwire.OpSync:
 		m := c.ok(h)
-		c.out = zkwire.AppendString(c.out, path)
+		if named {
+			c.out = zkwire.AppendString(c.out, asText(path))
+		} else {
+			c.out = zkwire.AppendBuffer(c.out, nil)
+		}
 		c.finish(m)
 	case zkwire.OpGetACL:
 		acl, stat, code := t.GetACL(c.who, path)
@@ -180,7 +206,7 @@ func (c *conn) look(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		c.out = stat.Append(zkwire.AppendACLs(c.out, acl))
 		c.finish(m)
 	case zkwire.OpGetEphemerals:
-		if strings.TrimSpace(path) == "" {
+		if p := strings.TrimFunc(path, func(r rune) bool { return r <= ' ' }); p == "" || p == "/" {
 			path = "/" // a blank prefix is every prefix
 		}
 		paths := slices.DeleteFunc(t.Ephemerals(c.who.Session), func(p string) bool { return !strings.HasPrefix(p, path) })
@@ -203,14 +229,14 @@ func (c *conn) look(h zkwire.RequestHeader, d *zkwire.Decoder) {
 // bytes, which the tree copies. whole is false if it cannot be
 // read, named if its path is not null.
 func decodeWrite(op int32, d *zkwire.Decoder) (o Op, named, whole bool) {
-	if op == zkwire.OpDeleteContainer {
-		// Its body is the bare path: servers send it to themselves alone.
-		return Op{Kind: OpSweep, Path: string(d.Rest())}, true, true
-	}
 	o.Path, named = d.NullString()
 	switch op {
+	case zkwire.OpDeleteContainer:
+		o.Kind, o.Version = OpDelete, AnyVersion
 	case zkwire.OpDelete:
 		o.Kind, o.Version = OpDelete, d.Int32()
+	case zkwire.OpCheck:
+		o.Kind, o.Version = OpCheck, d.Int32()
 	case zkwire.OpSetData:
 		o.Kind, o.Data, o.Version = OpSet, d.Buffer(), d.Int32()
 	case zkwire.OpSetACL:
@@ -222,6 +248,8 @@ func decodeWrite(op int32, d *zkwire.Decoder) (o Op, named, whole bool) {
 			o.TTL = d.Int64()
 		}
 		o.Mode = createMode(op, flags)
+		// A container's flags may ask for a number behind its name.
+		o.Sequential = op == zkwire.OpCreateContainer && Mode(flags).sequential()
 	}
 	return o, named, d.Err() == nil
 }
@@ -231,8 +259,6 @@ func decodeWrite(op int32, d *zkwire.Decoder) (o Op, named, whole bool) {
 func createMode(op, flags int32) Mode {
 	mode := Mode(flags)
 	switch {
-	case op == zkwire.OpCreateTTL && !mode.ttl():
-		return -1
 	case op == zkwire.OpCreateContainer && !mode.ttl() && mode >= Persistent && mode <= Container:
 		return Container
 	}
@@ -242,18 +268,33 @@ func createMode(op, flags int32) Mode {
 // write1 carries out a single write.
 func (c *conn) write1(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 	op, named, whole := decodeWrite(h.Op, d)
-	switch {
-	case !whole:
+	if !whole || !named && h.Op == zkwire.OpDeleteContainer {
 		c.malformed(h)
 		return
-	case !named:
+	}
+	s := c.s
+	switch {
+	case h.Op == zkwire.OpCreateTTL && !op.Mode.ttl():
+		op.Mode = -1 // in a multi it is an ordinary create
+	case op.Mode == Container && h.Op != zkwire.OpCreateContainer:
+		op.Mode = Persistent // the op code makes a container, flags do so in a multi alone
+	}
+	switch code := s.tree.checkMode(&op); {
+	case named:
+	case op.Kind == OpCreate && code != OK:
+		c.refuse(h, now, zkwire.Err(code))
+		return
+	case op.Kind == OpSet || op.Kind == OpSetACL:
+		c.refuse(h, now, zkwire.ErrBadArguments)
+		return
+	default:
 		c.refuse(h, now, zkwire.ErrMarshalling)
 		return
 	}
-	if op.Mode == Container && h.Op != zkwire.OpCreateContainer {
-		op.Mode = Persistent // the op code makes a container, flags do so in a multi alone
+	if h.Op == zkwire.OpDeleteContainer && s.tree.isEphemeral(op.Path) {
+		c.refuse(h, now, zkwire.ErrBadVersion)
+		return
 	}
-	s := c.s
 	clear(s.ops) // nothing of the last request is held on to
 	s.ops = append(s.ops[:0], op)
 	res := s.tree.MultiInto(c.who, now, s.ops, s.results)
@@ -281,8 +322,12 @@ func (c *conn) write1(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 func (c *conn) multi(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 	s := c.s
 	ops, whole := s.decodeMulti(d)
-	if !whole {
+	switch {
+	case !whole:
 		c.refuse(h, now, zkwire.ErrMarshalling)
+		return
+	case slices.ContainsFunc(ops, func(o Op) bool { return o.Kind == OpCreate && o.ACL == nil }):
+		c.malformed(h) // a null access list, unlike an empty one, is not even tried
 		return
 	}
 	res := s.tree.MultiInto(c.who, now, ops, s.results)
@@ -319,19 +364,14 @@ func (s *Server) decodeMulti(d *zkwire.Decoder) (ops []Op, whole bool) {
 		if done {
 			break
 		}
-		var op Op
-		switch {
-		case typ == zkwire.OpCheck:
-			op = Op{Kind: OpCheck, Path: d.String(), Version: d.Int32()}
-		case multiWrite(typ):
-			op, _, _ = decodeWrite(typ, d)
-			if op.Mode < Persistent || op.Mode > PersistentSequentialTTL || op.Mode.ttl() && typ != zkwire.OpCreateTTL {
-				return nil, false // flags that say no kind of node cannot be read
-			}
-		default:
+		if !multiWrite(typ) {
 			return nil, false
 		}
-		if d.Err() != nil {
+		op, named, whole := decodeWrite(typ, d)
+		if whole = whole && named; whole && op.Kind == OpCreate {
+			typ, whole = multiCreate(typ, op.Mode)
+		}
+		if !whole {
 			return nil, false
 		}
 		ops, s.opTypes = append(ops, op), append(s.opTypes, typ)
@@ -347,6 +387,19 @@ func multiWrite(typ int32) bool {
 		return true
 	}
 	return false
+}
+
+// multiCreate is the op code that a creation in a multi counts as. Flags that
+// say no kind of node cannot be read there, unless a TTL is with them; and
+// createTTL with the flags of a node without one is create.
+func multiCreate(typ int32, mode Mode) (as int32, ok bool) {
+	switch plain := mode >= Persistent && mode <= Container; {
+	case typ != zkwire.OpCreateTTL:
+		return typ, plain
+	case plain:
+		return zkwire.OpCreate, true
+	}
+	return typ, true
 }
 
 // resultType is the op code that a multi's result has: creations that are
@@ -368,10 +421,10 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		if done && d.Err() == nil {
 			break
 		}
-		path := ""
+		path, named := "", true
 		readable := typ == zkwire.OpGetData || typ == zkwire.OpGetChildren
 		if readable {
-			path = d.String()
+			path, named = d.NullString()
 			d.Bool()
 		}
 		if !readable || d.Err() != nil {
@@ -381,6 +434,10 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 				return
 			}
 			m = c.begin(h.Xid, t.Zxid(), zkwire.ErrMarshalling)
+			break
+		}
+		if !named { // the results so far stay
+			zkwire.ReplyHeader{Xid: h.Xid, Zxid: t.Zxid(), Err: zkwire.ErrMarshalling}.Append(c.out[:m+4])
 			break
 		}
 		r := zkwire.Result{Type: typ}
@@ -411,13 +468,16 @@ func (c *conn) watch(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		c.setWatches(h, d)
 		return
 	}
-	path, ok := d.NullString()
+	path, named := d.NullString()
 	n := d.Int32()
-	if d.Err() != nil || !ok {
+	if d.Err() != nil {
 		c.malformed(h)
 		return
 	}
 	t := c.s.tree
+	if !named {
+		path = "\x00" // null: can be watched, and nothing happens to it
+	}
 	if h.Op == zkwire.OpAddWatch {
 		switch n {
 		case zkwire.WatchPersistent:
@@ -483,10 +543,36 @@ func (c *conn) setWatches(h zkwire.RequestHeader, d *zkwire.Decoder) {
 		c.malformed(h)
 		return
 	}
+	whole := r.Data != nil && r.Exist != nil && r.Child != nil && (h.Op == zkwire.OpSetWatches || r.Persistent != nil && r.PersistentRecursive != nil)
+	if !whole { // lists before the null one count
+		dropBehindNull(&r)
+	}
 	missed := c.s.tree.Rearm(c.id, r.RelativeZxid, r.Data, r.Exist, r.Child, r.Persistent, r.PersistentRecursive)
 	for i := range missed {
 		missed[i].Zxid = -1 // no transaction of now
 	}
 	c.s.deliver(missed)
+	if !whole {
+		c.malformed(h)
+		return
+	}
 	c.finish(c.ok(h))
+}
+
+// dropBehindNull empties the lists behind the first that is null.
+func dropBehindNull(r *zkwire.SetWatches) {
+	null := false
+	for _, l := range []*[]string{&r.Data, &r.Exist, &r.Child, &r.Persistent, &r.PersistentRecursive} {
+		if null = null || *l == nil; null {
+			*l = nil
+		}
+	}
+}
+
+// asText is what Java makes of a string's bytes: each that is no UTF-8 becomes U+FFFD.
+func asText(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }

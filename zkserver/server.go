@@ -30,7 +30,8 @@ type Server struct {
 	tree     *Tree
 	sessions map[int64]*session
 	conns    map[Watcher]*conn
-	perAddr  map[string]int // open connections of a client address
+	ending   map[*conn]struct{} // those that were cut and are not closed yet
+	perAddr  map[string]int     // open connections of a client address
 	lists    map[net.Listener]struct{}
 	lastConn Watcher
 	lastID   int64   // newest session id
@@ -92,7 +93,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("make a ZooKeeper server: %w", err)
 	}
 	s := &Server{
-		o: o, log: o.Log, tree: NewTree(), sessions: map[int64]*session{}, conns: map[Watcher]*conn{},
+		o: o, log: o.Log, tree: NewTree(), sessions: map[int64]*session{}, conns: map[Watcher]*conn{}, ending: map[*conn]struct{}{},
 		perAddr: map[string]int{}, lists: map[net.Listener]struct{}{}, began: o.Clock.Now(), done: make(chan struct{}), sendMax: sendMax,
 	}
 	s.resumed.L = &s.mu
@@ -306,6 +307,9 @@ func (s *Server) Close() error {
 	}
 	for _, c := range s.conns {
 		s.cut(c)
+	}
+	for c := range s.ending {
+		c.nc.Close()
 	}
 	s.resumed.Broadcast()
 	s.mu.Unlock()

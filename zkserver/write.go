@@ -28,7 +28,9 @@ type Op struct {
 	Version int32  // expected; OpSetACL compares it with aversion
 	Mode    Mode   // OpCreate
 	TTL     int64  // OpCreate of a TTL mode, milliseconds
-	ACL     []ACL  // OpCreate, OpSetACL
+	// OpCreate: the path gets a number also if Mode does not say so.
+	Sequential bool
+	ACL        []ACL // OpCreate, OpSetACL
 }
 
 // OpResult is what became of one Op.
@@ -204,7 +206,7 @@ func (c *change) create(op *Op, r *OpResult) Code {
 	if !t.may(&c.who, PermCreate, parent.acl) {
 		return NoAuth
 	}
-	if op.Mode.sequential() {
+	if op.Sequential || op.Mode.sequential() {
 		path = sequential(path, t.look(parent).created)
 		name = path[len(above)+1:]
 	}
@@ -273,6 +275,12 @@ func (t *Tree) checkMode(op *Op) Code {
 		return BadArguments
 	}
 	return OK
+}
+
+// isEphemeral tells whether there is a node and it ends with its session.
+func (t *Tree) isEphemeral(path string) bool {
+	n := t.node(path)
+	return n != nil && n.kind() == Ephemeral
 }
 
 func rootName(path string) string {

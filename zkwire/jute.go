@@ -146,7 +146,9 @@ func (d *Decoder) count(size int) int {
 	switch {
 	case d.err != nil || n == -1:
 		return -1
-	case n < 0, int(n) > len(d.b)/size:
+	case n < 0:
+		return 0 // as Java reads it: there is no element before the end
+	case int(n) > len(d.b)/size:
 		d.fail(ErrLength)
 		return -1
 	}
