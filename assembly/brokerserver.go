@@ -13,9 +13,103 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/control"
+	"github.com/zkcontroller/zkcontroller/endpoint"
+	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 )
+
+// brokerTable is what a broker of some release offers; one that may be the
+// controller offers what that one does besides.
+func brokerTable(o brokers.Options, controller *endpoint.Endpoint) []wire.APIVersion {
+	var table []wire.APIVersion
+	for _, r := range brokers.APIVersions(o) {
+		table = append(table, wire.APIVersion{Key: r.Key, VersionRange: kafka.VersionRange{Min: r.Min, Max: r.Max}})
+	}
+	if controller == nil {
+		return table
+	}
+	for _, row := range controller.Table() {
+		if !slices.ContainsFunc(table, func(v wire.APIVersion) bool { return v.Key == row.Key }) {
+			table = append(table, row)
+		}
+	}
+	return table
+}
+
+// brokerHandler answers the requests of one listener of an emulated broker that
+// keeps no records.
+type brokerHandler struct {
+	node       *brokers.Node
+	listener   string
+	clusterID  func(context.Context) string
+	controller *endpoint.Endpoint // nil: only a broker
+}
+
+// Handle is wire.Handler's.
+func (h brokerHandler) Handle(ctx context.Context, r *wire.Request) {
+	if r.Control != nil {
+		answer, err := h.node.HandleControl(ctx, r.Control)
+		if err != nil {
+			r.Hangup()
+			return
+		}
+		r.ReplyControl(answer)
+		return
+	}
+	var resp kmsg.Response
+	var err error
+	switch req := r.Kafka.(type) {
+	case *kmsg.MetadataRequest:
+		resp, err = endpoint.AnswerMetadata(ctx, req, h.listener, h.look)
+	case *kmsg.DescribeClusterRequest:
+		resp, err = endpoint.AnswerDescribeCluster(ctx, req, h.listener, h.look)
+	default:
+		if h.controller != nil {
+			h.controller.Handle(ctx, r)
+			return
+		}
+		err = fmt.Errorf("a %T is not served", req)
+	}
+	if err != nil {
+		r.Hangup()
+		return
+	}
+	r.Reply(resp)
+}
+
+// look gives what the last UpdateMetadata requests told.
+func (h brokerHandler) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
+	cache := h.node.Metadata()
+	c := events.Cluster{ID: h.clusterID(ctx), Brokers: cache.Brokers()}
+	c.Controller, _, _ = cache.Controller()
+	if all {
+		for _, t := range cache.Topics() {
+			c.Topics = append(c.Topics, described(t))
+		}
+	}
+	for _, r := range refs {
+		t := cache.Topic(r.Name)
+		if !r.ID.IsZero() {
+			t = cache.TopicByID(r.ID)
+		}
+		if t == nil {
+			c.Topics = append(c.Topics, events.TopicDescription{Error: kafka.UnknownTopicOrPartition, Name: r.Name, ID: r.ID})
+		} else {
+			c.Topics = append(c.Topics, described(t))
+		}
+	}
+	return c, nil
+}
+
+func described(t *brokers.TopicMetadata) events.TopicDescription {
+	d := events.TopicDescription{Name: t.Name, ID: t.ID, Partitions: make([]control.PartitionState, len(t.Partitions))}
+	for i, p := range t.Partitions {
+		d.Partitions[i] = *p
+	}
+	return d
+}
 
 // controllerLink is an emulated broker's way to the controller: one connection,
 // one request in flight, as Kafka's channel manager has it.

@@ -43,23 +43,28 @@ type ClusterOptions struct {
 	Log            logrus.FieldLogger // nil: nothing is said
 }
 
-// LocalBroker is an emulated broker on loopback that keeps records in memory;
-// port 0 takes any free one. It has the manners of an
-// inter.broker.protocol.version.
+// LocalBroker is an emulated broker on loopback; port 0 takes any free one. It
+// has the manners of an inter.broker.protocol.version.
 func LocalBroker(id kafka.BrokerID, host string, port int, version kafka.ProtocolVersion) BrokerOptions {
 	return BrokerOptions{
 		Bind: []string{net.JoinHostPort(host, strconv.Itoa(port))},
 		Broker: brokers.Options{ID: id, Version: version,
 			Endpoints: []kafka.Endpoint{{Listener: kafka.Plaintext.String(), Host: host, Port: int32(port)}},
-			Logs:      &brokers.LogOptions{}, Groups: LocalGroups(),
 			// The whole cluster goes at once: there is nobody to hand leaderships to.
 			ControlledShutdown: brokers.ControlledShutdownOptions{Disabled: true}},
 	}
 }
 
-// LocalGroups is how groups are coordinated in a cluster on one machine: Kafka's
+// KeepRecords makes an emulated broker keep records in memory, and coordinate
+// consumer groups.
+func (p *BrokerOptions) KeepRecords() {
+	p.Broker.Logs = &brokers.LogOptions{Topic: brokers.DefaultTopicConfig().With(p.Settings.TopicDefaults())}
+	p.Broker.Groups = localGroups()
+}
+
+// localGroups is how groups are coordinated in a cluster on one machine: Kafka's
 // defaults, but members need not wait for others to come.
-func LocalGroups() *groups.Options {
+func localGroups() *groups.Options {
 	o := groups.DefaultOptions()
 	o.InitialRebalanceDelay = 0
 	return &o

@@ -26,7 +26,7 @@ type emulated struct {
 	log  logrus.FieldLogger
 	node *brokers.Node
 	link *controllerLink
-	port *brokerport.Port // nil until serve
+	port *brokerport.Port // nil until serve; nil: a broker without logs
 	// leaders is the way to leaders in other processes; nil: a broker without logs.
 	leaders *brokerport.Leaders
 	// candidate is the controller part; nil: only a broker.
@@ -109,6 +109,9 @@ func (e *emulated) join(host *brokers.Host) error {
 
 // serve makes what answers on the broker's ports, once its candidate is there.
 func (e *emulated) serve() error {
+	if e.plan.Broker.Logs == nil {
+		return nil
+	}
 	port, err := brokerport.New(brokerport.Options{Node: e.node, Settings: e.plan.Settings, Store: e, TopicID: RandomTopicID, ToController: e.link,
 		ClusterID: e.clusterID, Controller: e.candidate.port(), Log: e.log})
 	if err != nil {
@@ -274,10 +277,19 @@ func (e *emulated) Listen(open bool) error {
 		}
 	}
 	for i, ln := range lns {
-		h := e.port.Listener(e.plan.Broker.Endpoints[i].Listener)
-		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: e.port.Table(), Log: e.log})})
+		h, table := e.handler(e.plan.Broker.Endpoints[i].Listener)
+		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: table, Log: e.log})})
 	}
 	return nil
+}
+
+// handler gives what answers on one listener, and what it serves.
+func (e *emulated) handler(listener string) (wire.Handler, []wire.APIVersion) {
+	if e.port != nil {
+		return e.port.Listener(listener), e.port.Table()
+	}
+	h := brokerHandler{e.node, listener, e.clusterID, e.candidate.port()}
+	return h, brokerTable(e.node.Options(), h.controller)
 }
 
 // OpenSession begins a session in the background; the store waits for it.

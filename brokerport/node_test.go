@@ -44,7 +44,7 @@ const listener = "PLAINTEXT"
 
 var clusterID = "cluster-of-the-tests"
 
-func start(t *testing.T, o brokerOptions) *broker {
+func start(t testing.TB, o brokerOptions) *broker {
 	t.Helper()
 	if o.release == "" {
 		o.release = "3.9"
@@ -116,7 +116,7 @@ type topic struct {
 
 // lead makes the broker leader of all partitions of topics, alone, and tells it
 // about the cluster.
-func (b *broker) lead(t *testing.T, topics ...topic) {
+func (b *broker) lead(t testing.TB, topics ...topic) {
 	t.Helper()
 	um := &control.UpdateMetadataRequest{Header: control.Header{ControllerID: b.ID(), ControllerEpoch: 1, BrokerEpoch: -1},
 		Metadata: &control.Metadata{LiveBrokers: []kafka.Broker{b.asBroker()}}}
@@ -133,7 +133,7 @@ func (b *broker) lead(t *testing.T, topics ...topic) {
 	b.control(t, li)
 }
 
-func (b *broker) control(t *testing.T, r control.Request) {
+func (b *broker) control(t testing.TB, r control.Request) {
 	t.Helper()
 	resp, err := b.HandleControl(t.Context(), r)
 	if err != nil || resp.Error != kafka.NoError {

@@ -76,7 +76,11 @@ func NewCluster(ctx context.Context, options ...Option) (*Cluster, error) {
 	}
 	o.ControllerBind = net.JoinHostPort(host("controller"), "0")
 	for _, id := range s.brokers {
-		o.Brokers = append(o.Brokers, assembly.LocalBroker(id, host(fmt.Sprintf("broker-%d", id)), 0, version))
+		p := assembly.LocalBroker(id, host(fmt.Sprintf("broker-%d", id)), 0, version)
+		if s.records {
+			p.KeepRecords()
+		}
+		o.Brokers = append(o.Brokers, p)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

@@ -25,6 +25,7 @@ type settings struct {
 	brokers        []kafka.BrokerID
 	release        string
 	topics         []assembly.Topic
+	records        bool
 	sessionTimeout time.Duration
 	log            logrus.FieldLogger
 }
@@ -114,6 +115,10 @@ func Topic(name string, partitions, replication int) Option {
 		s.topics = append(s.topics, assembly.Topic{Name: name, Partitions: partitions, Replication: replication})
 	}
 }
+
+// Records makes brokers keep records, in memory, serve producers and consumers,
+// and coordinate consumer groups.
+func Records() Option { return func(s *settings) { s.records = true } }
 
 // SessionTimeout is what controller and brokers ask of ZooKeeper, 6 s without it.
 func SessionTimeout(d time.Duration) Option { return func(s *settings) { s.sessionTimeout = d } }

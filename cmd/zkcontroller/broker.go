@@ -22,7 +22,7 @@ func brokerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "broker", Short: "Be one or many emulated brokers", Args: cobra.NoArgs,
 		Long: `Emulated brokers register in ZooKeeper, obey a controller and report ISR changes as brokers of the chosen
-release do; they keep no records. With --ids many run in one process on loopback, by default with the manners of 2.4 to
+release do; with --records they also keep records, and serve producers and consumers. With --ids many run in one process on loopback, by default with the manners of 2.4 to
 2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of 3.9; with
 --controller it also takes part in the election of a controller under its id, as every real broker does.
 SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
@@ -34,6 +34,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	profile := f.String("profile", "2.6", "release whose manners the brokers have, or A (2.3), B (2.6), C (3.9)")
 	keyFlag(f, "rack", "broker.rack", "rack of all brokers")
 	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes")
+	records := f.Bool("records", false, "keep records: in log.dirs or, with --ids or without log.dirs, in memory")
 	controller := f.Bool("controller", false, "be a candidate for the controller, too (with a configuration)")
 	record := f.String("record", "", "with --controller: append a record of every event to this file, one JSON object a line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -62,6 +63,9 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		}
 		if err != nil {
 			return err
+		}
+		if *records {
+			keepRecords(o.Brokers)
 		}
 		if o.ZooKeeper, err = storeOptions(c, log); err != nil {
 			return err
@@ -117,8 +121,6 @@ func plansOfIDs(list string, portBase int, profile string, c *config.Config) ([]
 			Broker:   brokerOptions(c, id, v, []kafka.Endpoint{{Listener: name, Host: "127.0.0.1", Port: int32(port)}}),
 			Settings: brokerSettings(c),
 		}
-		p.Broker.Logs = logOptions(p.Settings)
-		p.Broker.Groups = assembly.LocalGroups()
 		if !c.Given("offsets.topic.replication.factor") {
 			p.Settings["offsets.topic.replication.factor"] = strconv.Itoa(min(3, len(ids)))
 		}
@@ -178,10 +180,6 @@ func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {
 	}
 	p.Broker = brokerOptions(c, kafka.BrokerID(c.BrokerID), v, advertised)
 	p.Settings = brokerSettings(c)
-	p.Broker.Logs = logOptions(p.Settings)
-	p.Broker.Logs.Dirs = c.LogDirs
-	group := groups.DefaultOptions()
-	p.Broker.Groups = &group
 	return []assembly.BrokerOptions{p}, nil
 }
 
@@ -211,9 +209,15 @@ func brokerSettings(c *config.Config) brokerport.Settings {
 	return all
 }
 
-// logOptions: topics inherit what the broker sets.
-func logOptions(s brokerport.Settings) *brokers.LogOptions {
-	return &brokers.LogOptions{Topic: brokers.DefaultTopicConfig().With(s.TopicDefaults())}
+// keepRecords makes brokers keep records.
+func keepRecords(all []assembly.BrokerOptions) {
+	for i := range all {
+		all[i].KeepRecords()
+		if all[i].LikeReal {
+			group := groups.DefaultOptions()
+			all[i].Broker.Groups, all[i].Broker.Logs.Dirs = &group, all[i].LogDirs
+		}
+	}
 }
 
 // parseIDs reads 1-3,7.

@@ -89,6 +89,7 @@ func TestValue(t *testing.T) {
 type still struct{ Cluster }
 
 func (still) Brokers() []int32 { return []int32{3, 1, 2} }
+func (still) Peers() []int32   { return []int32{3, 1, 2} }
 func (still) Ops() []Op {
 	return []Op{Kill, Crash, Restart, Freeze, Resume, Cut, Slow, Pause, Mend, Expire}
 }

@@ -52,7 +52,8 @@ func startInProcess(t *testing.T, n int, release string) *inProcess {
 	c := &inProcess{}
 	for id := 1; id <= n; id++ {
 		p := assembly.LocalBroker(kafka.BrokerID(id), "127.0.0.1", 0, v)
-		p.Broker.Logs = &brokers.LogOptions{FetchBackoff: 100 * time.Millisecond}
+		p.KeepRecords()
+		p.Broker.Logs.FetchBackoff = 100 * time.Millisecond
 		p.Broker.ReplicaLagTimeMax = time.Second
 		o.Brokers = append(o.Brokers, p)
 		c.ids = append(c.ids, int32(id))
@@ -107,8 +108,10 @@ func (c *inProcess) Do(ctx context.Context, a lossless.Act) error {
 	switch a.Op {
 	case lossless.Restart:
 		// As whoever watches over real brokers has to: not before the old session is gone.
-		if there, _, err := c.zk.Exists(fmt.Sprintf("/brokers/ids/%d", a.Broker)); err != nil || there {
-			return fmt.Errorf("broker %d is still registered: %w", a.Broker, err)
+		if there, _, err := c.zk.Exists(fmt.Sprintf("/brokers/ids/%d", a.Broker)); err != nil {
+			return err
+		} else if there {
+			return fmt.Errorf("broker %d is still registered", a.Broker)
 		}
 	case lossless.Cut:
 		peer := kafka.BrokerID(a.Peer)
