@@ -69,6 +69,11 @@ func TestOddRequests(t *testing.T) {
 		{"deleteContainer cut off", zkwire.OpDeleteContainer, []byte("/"), "-5 +0 0"},
 		{"multi with a null path", zkwire.OpMulti, multiBody(zkwire.OpCheck, join(null, null)), "-5 +1 0"},
 		{"multi with a null access list", zkwire.OpMulti, multiBody(zkwire.OpCreate, join(text("/x"), null, null, num(0))), "-5 +0 0"},
+		{"multi with a null access list, TTL", zkwire.OpMulti, multiBody(zkwire.OpCreateTTL, join(text("/x"), null, null, num(5), zkwire.AppendInt64(nil, 9))), "0 +1 22"},
+		{"multi with a null access list, flags of no mode", zkwire.OpMulti, multiBody(zkwire.OpCreate, join(text("/x"), null, null, num(9))), "-5 +1 0"},
+		{"multiRead of a write", zkwire.OpMultiRead, multiBody(zkwire.OpCheck, join(text("/"), null)), "-5 +0 9"},
+		{"multiRead of a write with flags of no mode", zkwire.OpMultiRead, multiBody(zkwire.OpCreate, join(text("/x"), openList, num(9))), "-5 +0 0"},
+		{"multiRead of a write, then a read", zkwire.OpMultiRead, append(multiBody(zkwire.OpCheck, join(text("/"), null))[:18], multiBody(zkwire.OpGetData, pathBody("/"))...), "-5 +0 0"},
 		{"multi with an empty access list", zkwire.OpMulti, multiBody(zkwire.OpCreate, join(text("/x"), null, num(0), num(0))), "0 +1 22"},
 		{"multiRead of null", zkwire.OpMultiRead, multiBody(zkwire.OpGetData, join(null, []byte{0})), "-5 +0 9"},
 		{"createTTL with flags of no TTL", zkwire.OpCreateTTL, join(text("/x"), openList, num(4), zkwire.AppendInt64(nil, 1000)), "-8 +1 0"},
@@ -209,4 +214,35 @@ func TestEndIsNoReset(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d connections are ending, want this one", n)
 	}
+}
+
+// TestWatchesOfTheClosingSession: a client that closes its session still hears
+// its own ephemerals go, before the answer.
+func TestWatchesOfTheClosingSession(t *testing.T) {
+	s := serverFor(t, Options{Clock: NewManualClock()})
+	c := dial(t, s, time.Second)
+	c.create("/e", "", zkwire.FlagEphemeral)
+	c.must(zkwire.OpExists, watchBody("/e"))
+	c.must(zkwire.OpCloseSession, nil)
+	c.heard(seen{EventDeleted, "/e"})
+	c.gone()
+	if n := len(s.Sessions()); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// TestSetWatchesTellsOfWhatMayNotBeRead: what a client missed is told without
+// a look at access lists, unlike what happens while it watches.
+func TestSetWatchesTellsOfWhatMayNotBeRead(t *testing.T) {
+	s := serverFor(t, Options{Clock: NewManualClock()})
+	c := dial(t, s, time.Second)
+	c.must(zkwire.OpCreate, (&zkwire.CreateRequest{Path: "/x", ACL: []ACL{{Perms: PermWrite, Scheme: "world", ID: "anyone"}}}).Append(nil))
+	w := zkwire.SetWatches{Data: []string{"/x"}, Exist: []string{"/x"}, Child: []string{"/x"}}
+	c.must(zkwire.OpSetWatches, w.Append(nil))
+	c.heard(seen{EventDataChanged, "/x"}, seen{EventCreated, "/x"}, seen{EventChildrenChanged, "/x"})
+	w = zkwire.SetWatches{Data: []string{"/x"}, Exist: []string{}, Child: []string{}, RelativeZxid: 1 << 62}
+	c.must(zkwire.OpSetWatches, w.Append(nil))
+	c.set("/x", "y")
+	c.must(zkwire.OpPing, nil)
+	c.heard()
 }

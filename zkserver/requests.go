@@ -51,8 +51,11 @@ func (c *conn) request(frame []byte, now int64) {
 	case zkwire.OpReconfig:
 		c.reconfig(h, d, now)
 	case zkwire.OpCloseSession:
+		// Its own watches still see its ephemerals go.
+		sess := c.sess
+		sess.conn, c.sess = nil, nil
+		s.endSession(sess, h.Xid)
 		c.closing = true
-		s.endSession(c.sess, h.Xid)
 		c.reply(h.Xid, s.tree.Zxid(), zkwire.OK)
 	case zkwire.OpCreateSession:
 		c.createSession(h, d, now)
@@ -321,13 +324,13 @@ func (c *conn) write1(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 // multi carries out a transaction (spec/zookeeper.md §4.6).
 func (c *conn) multi(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 	s := c.s
-	ops, whole := s.decodeMulti(d)
-	switch {
-	case !whole:
+	ops, fault := s.decodeMulti(d)
+	switch fault {
+	case multiUnreadable:
 		c.refuse(h, now, zkwire.ErrMarshalling)
 		return
-	case slices.ContainsFunc(ops, func(o Op) bool { return o.Kind == OpCreate && o.ACL == nil }):
-		c.malformed(h) // a null access list, unlike an empty one, is not even tried
+	case multiNullACL:
+		c.malformed(h)
 		return
 	}
 	res := s.tree.MultiInto(c.who, now, ops, s.results)
@@ -350,34 +353,46 @@ func (c *conn) multi(h zkwire.RequestHeader, d *zkwire.Decoder, now int64) {
 	c.finish(m)
 }
 
+// multiFault is why a multi is not tried.
+type multiFault uint8
+
+const (
+	multiFine       multiFault = iota
+	multiUnreadable            // costs a zxid all the same
+	multiNullACL               // costs none; an empty list is tried, and so is a null one with a TTL
+)
+
 // decodeMulti reads the operations of a multi, and their op codes, into the
-// server's scratch.
-func (s *Server) decodeMulti(d *zkwire.Decoder) (ops []Op, whole bool) {
+// server's scratch. The first fault counts.
+func (s *Server) decodeMulti(d *zkwire.Decoder) (ops []Op, fault multiFault) {
 	clear(s.ops) // nothing of the last one is held on to
 	ops, s.opTypes = s.ops[:0], s.opTypes[:0]
 	for {
 		typ, done := d.Int32(), d.Bool()
 		d.Int32()
 		if d.Err() != nil {
-			return nil, false
+			return nil, multiUnreadable
 		}
 		if done {
 			break
 		}
 		if !multiWrite(typ) {
-			return nil, false
+			return nil, multiUnreadable
 		}
 		op, named, whole := decodeWrite(typ, d)
 		if whole = whole && named; whole && op.Kind == OpCreate {
+			if op.ACL == nil && typ != zkwire.OpCreateTTL && op.Mode >= Persistent && op.Mode <= PersistentSequentialTTL {
+				return nil, multiNullACL
+			}
 			typ, whole = multiCreate(typ, op.Mode)
 		}
 		if !whole {
-			return nil, false
+			return nil, multiUnreadable
 		}
 		ops, s.opTypes = append(ops, op), append(s.opTypes, typ)
 	}
 	s.ops = ops
-	return ops, true
+	return ops, multiFine
 }
 
 // multiWrite tells whether an op code is one of those that a multi has.
@@ -414,6 +429,7 @@ func resultType(typ int32, op *Op) int32 {
 // multiRead answers several reads; one that fails does not stop the others.
 func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 	t := c.s.tree
+	all := *d
 	m := c.ok(h)
 	for n := 0; ; n++ {
 		typ, done := d.Int32(), d.Bool()
@@ -428,8 +444,12 @@ func (c *conn) multiRead(h zkwire.RequestHeader, d *zkwire.Decoder) {
 			d.Bool()
 		}
 		if !readable || d.Err() != nil {
-			c.out = c.out[:m] // an error has no body, but for writes: no results
+			c.out = c.out[:m] // an error has no body, but for a multi of writes: no results
 			if n > 0 || !multiWrite(typ) {
+				c.malformed(h)
+				return
+			}
+			if _, fault := c.s.decodeMulti(&all); fault != multiFine {
 				c.malformed(h)
 				return
 			}
@@ -550,8 +570,8 @@ func (c *conn) setWatches(h zkwire.RequestHeader, d *zkwire.Decoder) {
 	missed := c.s.tree.Rearm(c.id, r.RelativeZxid, r.Data, r.Exist, r.Child, r.Persistent, r.PersistentRecursive)
 	for i := range missed {
 		missed[i].Zxid = -1 // no transaction of now
+		c.notice(&missed[i])
 	}
-	c.s.deliver(missed)
 	if !whole {
 		c.malformed(h)
 		return
