@@ -42,7 +42,7 @@ cluster() { # PORT VERSION
   "version": "zkcontroller, inter.broker.protocol.version=$2",
   "zookeeper": "127.0.0.1:$1", "base_port": $1, "txn_log": true, "warm_up": true, "start_wait_ms": 1000,
   "zk_cmd": ["$ours", "zookeeper", "{zoocfg}"], "zoo_cfg": {"forceSync": "no"},
-  "broker_cmd": ["$ours", "broker", "--config", "{props}", "--controller"],
+  "broker_cmd": ["$ours", "broker", "--config", "{props}", "--controller", "--records"],
   "settings": {
     "broker.id": "{id}", "listeners": "PLAINTEXT://127.0.0.1:{port}", "zookeeper.connect": "{zk}",
     "zookeeper.session.timeout.ms": "60000", "inter.broker.protocol.version": "$2",

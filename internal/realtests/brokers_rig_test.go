@@ -44,7 +44,7 @@ func startBroker(t *testing.T, zk string, id int, candidate bool, more ...string
 	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.argv = []string{binary, "broker", "--config", config}
+	b.argv = []string{binary, "broker", "--config", config, "--records"}
 	if candidate {
 		b.argv = append(b.argv, "--controller")
 	}
