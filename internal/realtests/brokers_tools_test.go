@@ -21,7 +21,7 @@ import (
 
 // brokersOf says whose brokers the client tests talk to: ours, or Kafka's, to
 // see that the tests ask for nothing that Kafka does not do.
-var brokersOf = flag.String("brokers.of", "ours", "whose brokers the clients and tools are given: ours, kafka as the baseline, or none to leave these tests out")
+var brokersOf = flag.String("brokers.of", "none", "whose brokers the clients and tools are given: ours, kafka as the baseline, or none to leave these tests out")
 
 // target is a cluster of three brokers, with ids 1 to 3, for clients.
 type target struct {
