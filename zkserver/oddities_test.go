@@ -22,9 +22,8 @@ func join(parts ...[]byte) []byte {
 	return b
 }
 
-func num(n int32) []byte      { return zkwire.AppendInt32(nil, n) }
-func text(s string) []byte    { return zkwire.AppendString(nil, s) }
-func list(l ...string) []byte { return zkwire.AppendStrings(nil, l) }
+func num(n int32) []byte   { return zkwire.AppendInt32(nil, n) }
+func text(s string) []byte { return zkwire.AppendString(nil, s) }
 
 // openList is the open access list behind a node's null data.
 var openList = join(null, zkwire.AppendACLs(nil, OpenACL()))
