@@ -181,8 +181,9 @@ func (r *round) play(ctx context.Context) error {
 	var producers, consumers sync.WaitGroup
 	var all []*kgo.Client
 	for i := range r.o.Producers {
+		// The buffer is never full: who waits for room would wait for the faults to end.
 		cl, err := r.client(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.StopProducerOnDataLossDetected(),
-			kgo.UnknownTopicRetries(-1), kgo.RecordRetries(1<<30), kgo.ProducerLinger(time.Millisecond), kgo.ProduceRequestTimeout(3*time.Second), kgo.MaxBufferedRecords(2000))
+			kgo.UnknownTopicRetries(-1), kgo.RecordRetries(1<<30), kgo.ProducerLinger(time.Millisecond), kgo.ProduceRequestTimeout(3*time.Second), kgo.MaxBufferedRecords(1<<20))
 		if err != nil {
 			return err
 		}
