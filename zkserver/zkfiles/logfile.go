@@ -1,9 +1,11 @@
 package zkfiles
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/zkcontroller/zkcontroller/zkwire"
 )
@@ -29,23 +31,33 @@ type logFile struct {
 	reached int64 // the file's size with its zeros
 }
 
-// create begins the log whose first transaction is zxid.
-func (l *logFile) create(dir string, zxid int64, sync bool) error {
+// makeLog makes the file of the log whose first transaction is zxid.
+func makeLog(dir string, zxid int64) (*os.File, error) {
 	path := filepath.Join(dir, fileName(logPrefix, zxid))
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return fmt.Errorf("begin a log: %w", err)
+		return nil, fmt.Errorf("begin a log: %w", err)
 	}
+	return f, nil
+}
+
+// begin makes f, which makeLog has made in dir, the log that is written to.
+func (l *logFile) begin(f, dir *os.File, sync bool) error {
 	*l = logFile{f: f}
 	if err := l.put(appendHeader(nil, logMagic, 0)); err != nil {
 		return err
 	}
 	if sync {
-		if err := syncDir(dir); err != nil {
-			return err
+		if err := dir.Sync(); err != nil {
+			return fmt.Errorf("sync folder %s: %w", dir.Name(), err)
 		}
 	}
 	return nil
+}
+
+// outOfFiles tells whether a file could not be opened because too many are.
+func outOfFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // append writes entries behind the last one.

@@ -50,6 +50,8 @@ type Store struct {
 	spare   []byte     // the other buffer
 	spareS  []start
 	out     logFile
+	logDirF *os.File // the open folder of the logs
+	reserve *os.File // nothing but a file that can be closed for another one
 	durable int64
 	err     error // the first write error; it stays
 }
@@ -101,6 +103,12 @@ func (s *Store) open() error {
 	if s.logDir != s.snapDir {
 		if err := s.checkSplit(); err != nil {
 			return err
+		}
+	}
+	for _, f := range []**os.File{&s.logDirF, &s.reserve} {
+		var err error
+		if *f, err = os.Open(s.logDir); err != nil {
+			return fmt.Errorf("open ZooKeeper's folder: %w", err)
 		}
 	}
 	snaps, err := list(s.snapDir, snapPrefix)
@@ -240,13 +248,38 @@ func (s *Store) write(buf []byte, starts []start) error {
 		if i == len(starts) {
 			return nil
 		}
-		if err := s.out.close(s.opts.ForceSync); err != nil {
+		f, err := s.makeLog(starts[i].zxid)
+		switch {
+		case err == nil:
+		case s.out.f != nil && outOfFiles(err):
+			s.log.WithError(err).Warn("too many files are open to begin a log; the one before goes on")
+			continue
+		default:
 			return err
 		}
-		if err := s.out.create(s.logDir, starts[i].zxid, s.opts.ForceSync); err != nil {
+		if err := s.out.close(s.opts.ForceSync); err != nil {
+			f.Close()
+			return err
+		}
+		if err := s.out.begin(f, s.logDirF, s.opts.ForceSync); err != nil {
 			return err
 		}
 	}
+}
+
+// makeLog makes a log's file. Clients can use up the files that the process may
+// open, so the store has one in reserve: that is no reason for it to fail.
+func (s *Store) makeLog(zxid int64) (*os.File, error) {
+	f, err := makeLog(s.logDir, zxid)
+	if err != nil && outOfFiles(err) && s.reserve != nil {
+		s.reserve.Close()
+		s.reserve = nil
+		f, err = makeLog(s.logDir, zxid)
+	}
+	if s.reserve == nil {
+		s.reserve, _ = os.Open(s.logDir) // none: the next time is early enough
+	}
+	return f, err
 }
 
 // Close makes durable what was appended, closes the log and gives the lock
@@ -271,6 +304,12 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) unlock() {
+	for _, f := range []**os.File{&s.logDirF, &s.reserve} {
+		if *f != nil {
+			(*f).Close()
+			*f = nil
+		}
+	}
 	for _, l := range s.locks {
 		l.Close() // the lock goes with the descriptor
 	}
