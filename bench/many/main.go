@@ -279,7 +279,7 @@ func created(before, after *zk.Stat) int32 {
 }
 
 // settle waits until the count of partitions with an ISR that lacks somebody, as
-// brokers' metadata tell it, is as wanted and has not changed for ten seconds.
+// brokers' metadata tell it, is as wanted and has not changed for longer than replica.lag.time.max.ms.
 func (o options) settle(ctx context.Context, cl *kgo.Client, conn *zk.Conn, enough func(under int) bool) (under, children, longest int, err error) {
 	admin := kadm.NewClient(cl)
 	last, since := -1, time.Now()
@@ -306,7 +306,7 @@ func (o options) settle(ctx context.Context, cl *kgo.Client, conn *zk.Conn, enou
 		if under != last {
 			last, since = under, time.Now()
 		}
-		if enough(under) && time.Since(since) > 10*time.Second {
+		if enough(under) && time.Since(since) > 35*time.Second {
 			return under, children, longest, nil
 		}
 	}
