@@ -24,6 +24,7 @@ const (
 	readLarge     = 64 << 10         // a busy one's; only a single longer frame needs more
 	sendKeep      = 256 << 10        // a longer send buffer is not kept for another use
 	sendHigh      = 1 << 20          // so much unsent: no more requests are read
+	sendTotal     = 256 << 20        // so much unsent to all clients together: those with the most lose their connections
 	sendMax       = 64 << 20         // so much unsent: a client that is too slow for its notices, or asks for too much at once, loses its connection
 )
 
@@ -42,6 +43,7 @@ type conn struct {
 	who      Who
 	sess     *session
 	out      []byte    // answers and notices not yet being written
+	unsent   int64     // bytes of out, and of what is being written
 	marks    []mark    // up to where out may be sent once which zxid is durable; none in memory
 	writing  bool      // somebody is writing to nc, or about to
 	dirty    bool      // it is in Server.dirty
@@ -182,9 +184,34 @@ func (c *conn) finish(mark int) {
 	c.out = zkwire.EndFrame(c.out, mark)
 	c.s.stats.sent++
 	c.info.sent++
+	if c.dead {
+		return // it was cut by what came before in the same request
+	}
+	c.unsent += int64(len(c.out) - mark)
+	c.s.unsent += int64(len(c.out) - mark)
 	if !c.dirty {
 		c.dirty = true
 		c.s.dirty = append(c.s.dirty, c)
+	}
+	if c.s.unsent > c.s.sendTotal {
+		c.s.relieve()
+	}
+}
+
+// relieve cuts off the clients for which most is queued, until there is room
+// again: many that take nothing must not use up the memory together.
+func (s *Server) relieve() {
+	for s.unsent > s.sendTotal-s.sendTotal/8 {
+		var most *conn
+		for _, c := range s.conns {
+			if most == nil || c.unsent > most.unsent {
+				most = c
+			}
+		}
+		if most == nil {
+			return
+		}
+		most.overrun("too much is queued for all clients together, and most for one that does not take it; its connection is closed")
 	}
 }
 
@@ -294,11 +321,17 @@ func (c *conn) write() {
 		buf := c.take(n)
 		s.mu.Unlock()
 		_, err := c.nc.Write(buf)
+		// Many may wait for the lock, and none of them holds on to what is sent.
+		sent := int64(len(buf))
+		s.recycle(buf)
 		s.mu.Lock()
-		if c.sess != nil && len(buf) > readLarge { // who takes so much is alive, also while its pings wait
+		if !c.dead {
+			c.unsent -= sent
+			s.unsent -= sent
+		}
+		if c.sess != nil && sent > readLarge { // who takes so much is alive, also while its pings wait
 			s.touch(c.sess, s.ticks())
 		}
-		s.recycle(buf)
 		if err != nil {
 			s.cut(c)
 		}
@@ -350,6 +383,8 @@ func (s *Server) cut(c *conn) {
 		return
 	}
 	c.dead, c.closing = true, true
+	s.unsent -= c.unsent
+	c.unsent = 0
 	s.forget(c)
 	delete(s.conns, c.id)
 	if c.counted {

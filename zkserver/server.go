@@ -52,6 +52,8 @@ type Server struct {
 	wg         sync.WaitGroup // all goroutines; Add only under mu and before closed
 	bufs       sync.Pool      // *[]byte, for what is to be sent
 	sendMax    int            // the const sendMax, but for tests
+	sendTotal  int64          // and sendTotal
+	unsent     int64          // bytes that are queued for all connections
 	scratch
 }
 
@@ -94,7 +96,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Log, tree: NewTree(), sessions: map[int64]*session{}, conns: map[Watcher]*conn{}, ending: map[*conn]struct{}{},
-		perAddr: map[string]int{}, lists: map[net.Listener]struct{}{}, began: o.Clock.Now(), done: make(chan struct{}), sendMax: sendMax,
+		perAddr: map[string]int{}, lists: map[net.Listener]struct{}{}, began: o.Clock.Now(), done: make(chan struct{}), sendMax: sendMax, sendTotal: sendTotal,
 	}
 	s.resumed.L = &s.mu
 	s.tree.ExtendedTypes = o.ExtendedTypes

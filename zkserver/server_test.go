@@ -266,6 +266,40 @@ func TestSlowReaderStallsNobody(t *testing.T) {
 	}
 }
 
+// TestManySlowReadersTogether: none of them has too much queued, all together
+// have. Who has the most loses its connection, and whoever reads does not.
+func TestManySlowReadersTogether(t *testing.T) {
+	log, out := logged()
+	s := serverFor(t, Options{Clock: NewManualClock(), Log: log})
+	s.sendTotal = 1 << 20
+	fast := dial(t, s, 10*time.Second)
+	fast.create("/n", "", 0)
+	fast.must(zkwire.OpAddWatch, zkwire.PathInt{Path: "/n", N: zkwire.WatchPersistent}.Append(nil))
+	for range 8 {
+		slow := dial(t, s, 10*time.Second)
+		slow.must(zkwire.OpAddWatch, zkwire.PathInt{Path: "/n", N: zkwire.WatchPersistent}.Append(nil))
+	}
+	const writes = 20_000 // 900 kB of notices for each, of which the pipe takes 256 KiB
+	for range writes {
+		fast.set("/n", "x")
+	}
+	if n := len(fast.events); n != writes {
+		t.Errorf("the client that reads had %d notices of %d", n, writes)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := int64(0)
+	for _, c := range s.conns {
+		sum += c.unsent
+	}
+	if s.unsent > s.sendTotal || s.unsent != sum {
+		t.Errorf("%d bytes are queued, at most %d may be; the connections have %d", s.unsent, s.sendTotal, sum)
+	}
+	if len(s.conns) == 9 || len(s.conns) < 2 || !strings.Contains(out.String(), "all clients together") {
+		t.Errorf("%d connections are left of 9; the log says %q", len(s.conns), out)
+	}
+}
+
 func TestAnswersNotTakenStopTheReading(t *testing.T) {
 	s := serverFor(t, Options{Clock: NewManualClock()})
 	c := dial(t, s, 10*time.Second)
