@@ -8,7 +8,6 @@ import (
 
 // Codes that only a broker's port answers.
 const (
-	unsupportedForMessageFormat kafka.ErrorCode = 43
 	// transactionalIDAuthorizationFailed is the one code of InitProducerId that
 	// ends every client's attempts.
 	transactionalIDAuthorizationFailed kafka.ErrorCode = 53

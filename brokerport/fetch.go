@@ -1,11 +1,13 @@
 package brokerport
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 )
@@ -170,7 +172,31 @@ func (l *Listener) fetchAnswer(resp *fetchResponse, req *kmsg.FetchRequest, ask 
 	}
 	resp.committed = ask.Committed && !follower
 	resp.rows = all
+	if resp.version < 4 {
+		for i := range resp.rows {
+			l.downconvert(&resp.rows[i], resp.version)
+		}
+	}
 	l.hint(resp, follower)
+}
+
+// downconvert puts the records of a row into the format that a version of Fetch
+// below 4 knows. The first batch is answered whole however small the client's
+// bound is, in these versions too: Kafka cuts it off, and the client gives up.
+func (l *Listener) downconvert(a *answered, version int16) {
+	if len(a.result.Records) == 0 {
+		return
+	}
+	if l.node.TopicConfig(a.topic).NoDownconversion {
+		a.result = refusedRow(kafka.UnsupportedVersion)
+		return
+	}
+	set, err := commitlog.Downconvert(bytes.Join(a.result.Records, nil), int8(version/2), a.row.ask.Offset)
+	if err != nil {
+		a.result = refusedRow(commitlog.Code(err))
+		return
+	}
+	a.result.Records = [][]byte{set}
 }
 
 // hint tells clients who the leader is now where it is somebody else.

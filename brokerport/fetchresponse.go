@@ -11,7 +11,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/wire"
 )
 
-// fetchResponse is the answer to a Fetch of version 4 to 17. It is encoded
+// fetchResponse is the answer to a Fetch of version 0 to 17. It is encoded
 // here, since kmsg's would copy all records.
 type fetchResponse struct {
 	version   int16
@@ -70,7 +70,9 @@ func (r *fetchResponse) AppendScattered(dst []byte) ([]byte, []wire.Insert) {
 		r.build = nil
 	}
 	flexible := r.IsFlexible()
-	dst = kbin.AppendInt32(dst, 0) // throttle time
+	if r.version >= 1 {
+		dst = kbin.AppendInt32(dst, 0) // throttle time
+	}
 	if r.version >= 7 {
 		dst = kbin.AppendInt16(dst, int16(r.err))
 		dst = kbin.AppendInt32(dst, r.session)
@@ -119,13 +121,17 @@ func (r *fetchResponse) appendRow(dst []byte, inserts []wire.Insert, a *answered
 	dst = kbin.AppendInt32(dst, a.row.partition)
 	dst = kbin.AppendInt16(dst, int16(res.Error))
 	dst = kbin.AppendInt64(dst, res.HighWatermark)
-	dst = kbin.AppendInt64(dst, res.LastStableOffset)
+	if r.version >= 4 {
+		dst = kbin.AppendInt64(dst, res.LastStableOffset)
+	}
 	if r.version >= 5 {
 		dst = kbin.AppendInt64(dst, res.LogStartOffset)
 	}
-	if r.committed && res.Error == kafka.NoError {
+	switch {
+	case r.version < 4: // no transactions
+	case r.committed && res.Error == kafka.NoError:
 		dst = appendLen(dst, 0, flexible)
-	} else {
+	default:
 		dst = appendLen(dst, -1, flexible) // no list of aborted transactions
 	}
 	if r.version >= 11 {

@@ -17,10 +17,14 @@ const (
 )
 
 // timeSince is the version from which on a time has its meaning.
-var timeSince = map[int64]int16{brokers.LatestOffset: 1, brokers.EarliestOffset: 1, brokers.MaxTimestamp: 7, earliestLocal: 8, latestTiered: 9}
+var timeSince = map[int64]int16{brokers.LatestOffset: 0, brokers.EarliestOffset: 0, brokers.MaxTimestamp: 7, earliestLocal: 8, latestTiered: 9}
 
 // listOffsets: spec/broker.md §7.7.
 func (l *Listener) listOffsets(r *wire.Request, req *kmsg.ListOffsetsRequest) {
+	if req.Version == 0 {
+		l.listOffsetsV0(r, req)
+		return
+	}
 	count := map[kafka.TopicPartition]int{}
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
@@ -81,7 +85,7 @@ func offsetsAnswer(req *kmsg.ListOffsetsRequest, rows map[kafka.TopicPartition]b
 			case !ok:
 				row.ErrorCode = int16(kafka.UnknownServerError)
 			case a.Error != kafka.NoError:
-				row.ErrorCode = int16(a.Error)
+				row.ErrorCode = int16(offsetsError(req.Version, a.Error))
 			default:
 				row.Timestamp, row.Offset, row.LeaderEpoch = a.Timestamp, a.Offset, a.LeaderEpoch
 			}
@@ -90,6 +94,14 @@ func offsetsAnswer(req *kmsg.ListOffsetsRequest, rows map[kafka.TopicPartition]b
 		resp.Topics = append(resp.Topics, out)
 	}
 	return resp
+}
+
+// offsetsError is what a version of the request calls an error.
+func offsetsError(version int16, code kafka.ErrorCode) kafka.ErrorCode {
+	if code == kafka.OffsetNotAvailable && version < 5 {
+		return kafka.LeaderNotAvailable
+	}
+	return code
 }
 
 // epochEnds answers OffsetForLeaderEpoch (spec/broker.md §10.3).

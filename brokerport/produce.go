@@ -63,7 +63,7 @@ func (l *Listener) producedRows(req *kmsg.ProduceRequest, ask *brokers.ProduceRe
 			case l.partitionOf(row.partition) == nil:
 				row.refuse(kafka.UnknownTopicOrPartition, "")
 			default:
-				l.checkRecords(&row, records, req.Version, now)
+				records = l.checkRecords(&row, records, req.Version, now)
 			}
 			seen[row.partition] = true
 			if row.result.Error == kafka.NoError {
@@ -80,26 +80,28 @@ func (row *produced) refuse(code kafka.ErrorCode, reason string) {
 	row.reason = reason
 }
 
-func (l *Listener) checkRecords(row *produced, records []byte, version int16, now time.Time) {
+// checkRecords gives the batch that is to be appended. Old producers send message
+// sets, which become one.
+func (l *Listener) checkRecords(row *produced, records []byte, version int16, now time.Time) []byte {
 	o := l.node.TopicConfig(row.partition.Topic).Check(now)
 	o.NoZstd = version < 7
-	_, err := commitlog.Check(records, o)
+	var err error
+	if version < 3 && commitlog.OldFormat(records) {
+		records, err = commitlog.Upconvert(records, o)
+	}
 	if err == nil {
-		return
+		_, err = commitlog.Check(records, o)
 	}
-	code := commitlog.Code(err)
-	if version < 3 && len(records) > magicAt && records[magicAt] < 2 {
-		code = unsupportedForMessageFormat
+	if err == nil {
+		return records
 	}
-	row.refuse(code, err.Error())
+	row.refuse(commitlog.Code(err), err.Error())
 	var why *commitlog.Error
 	if errors.As(err, &why) {
 		row.record, row.reason = why.Record, why.Reason
 	}
+	return nil
 }
-
-// magicAt is where a batch, of whatever format, has the version of its format.
-const magicAt = 16
 
 // settle puts the Node's results into their rows.
 func settle(rows []produced, results []brokers.ProduceResult) {

@@ -126,7 +126,7 @@ func TestProduceErrors(t *testing.T) {
 		{"unknown partition", produceTo(-1, "orders", 3, batch("a")), 11, kafka.UnknownTopicOrPartition},
 		{"checksum", produceTo(-1, "orders", 0, bad), 11, kafka.CorruptMessage},
 		{"old format", produceTo(-1, "orders", 0, old), 11, kafka.InvalidRecord},
-		{"old format, old version", produceTo(-1, "orders", 0, old), 2, kafka.ErrorCode(43)},
+		{"old format, old version, damaged", produceTo(-1, "orders", 0, old), 2, kafka.CorruptMessage},
 		{"no records", produceTo(-1, "orders", 0, nil), 11, kafka.InvalidRecord},
 		{"two batches", produceTo(-1, "orders", 0, append(batch("a"), batch("b")...)), 11, kafka.InvalidRecord},
 	} {

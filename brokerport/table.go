@@ -33,15 +33,13 @@ const (
 	coordinates
 )
 
-// allAPIs has the versions that 3.9.1 serves, but for old ones of Fetch and
-// ListOffsets that have no room for format v2 of records or for leader epochs.
-// Produce is listed from 0 on, because librdkafka takes its lower versions for a
-// sign that compression is understood.
+// allAPIs has the versions that 3.9.1 serves. Records are kept in format v2 alone:
+// what comes in or goes out by versions that do not know it is converted.
 func allAPIs() []api {
 	all := []api{
 		{kmsg.Produce, 0, 11, logs, called((*Listener).produce)},
-		{kmsg.Fetch, 4, 17, logs, called((*Listener).fetch)},
-		{kmsg.ListOffsets, 1, 9, logs, called((*Listener).listOffsets)},
+		{kmsg.Fetch, 0, 17, logs, called((*Listener).fetch)},
+		{kmsg.ListOffsets, 0, 9, logs, called((*Listener).listOffsets)},
 		{kmsg.Metadata, 0, 12, nothing, (*Listener).metadata},
 		{kmsg.LeaderAndISR, 0, 7, nothing, (*Listener).handleControl},
 		{kmsg.StopReplica, 0, 4, nothing, (*Listener).handleControl},

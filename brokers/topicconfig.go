@@ -28,6 +28,8 @@ type TopicConfig struct {
 	LogAppendTime   bool          // message.timestamp.type
 	TimestampBefore time.Duration // message.timestamp.before.max.ms; 0: no bound
 	TimestampAfter  time.Duration // message.timestamp.after.max.ms; 0: no bound
+
+	NoDownconversion bool // message.downconversion.enable is false: nothing for consumers older than 0.11
 }
 
 // DefaultTopicConfig has Kafka's defaults.
@@ -68,6 +70,8 @@ func (c *TopicConfig) set(name, value string) {
 		}
 	case "max.message.bytes":
 		assign(&c.MaxMessageBytes, int(min(n, math.MaxInt32)), number && n >= 0)
+	case "message.downconversion.enable":
+		c.NoDownconversion = strings.EqualFold(value, "false")
 	case "message.timestamp.type":
 		c.LogAppendTime = value == "LogAppendTime"
 	case "message.timestamp.difference.max.ms":

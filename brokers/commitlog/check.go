@@ -122,7 +122,7 @@ func checkRecords(b Batch, o CheckOptions) (Checked, error) {
 			return refuseRecord(kafka.InvalidRecord, r.index, "its offset is the batch's %d", r.offsetDelta)
 		case o.Compacted && r.key == nil:
 			return refuseRecord(kafka.InvalidRecord, r.index, "a compacted topic takes no record without a key")
-		case at < oldest || at > newest:
+		case at != -1 && (at < oldest || at > newest):
 			return refuseRecord(kafka.InvalidTimestamp, r.index, "its time %d is outside %d to %d", at, oldest, newest)
 		}
 		return nil
@@ -137,8 +137,8 @@ func checkRecords(b Batch, o CheckOptions) (Checked, error) {
 	return Checked{Records: int(b.Count()), MaxTimestamp: largest, Codec: b.Compression()}, nil
 }
 
-// timeBounds gives the range of times that are taken; a record without a time
-// (-1) is as old as can be.
+// timeBounds gives the range of times that are taken. A record without a time (-1),
+// as producers before 0.10 send, is taken always.
 func (o CheckOptions) timeBounds() (oldest, newest int64) {
 	oldest, newest = -1<<63, 1<<63-1
 	if o.LogAppendTime {
