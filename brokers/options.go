@@ -37,6 +37,17 @@ func ProfileOf(v kafka.ProtocolVersion) Profile {
 	return ProfileC
 }
 
+// ReleaseOf gives the Release of a broker of whom only its
+// inter.broker.protocol.version is known: below 2.4 and from 2.8 on the release of
+// that version. Between them it is 2.8, the first to have profile B, which is what
+// most brokers are that still run under such a version (spec/broker.md §0.2).
+func ReleaseOf(v kafka.ProtocolVersion) kafka.ProtocolVersion {
+	if first := (kafka.ProtocolVersion{Major: 2, Minor: 8}); v.AtLeast(kafka.V2_4IV0) && v.Less(first) {
+		return first
+	}
+	return v
+}
+
 // Options is what a broker is told about itself. Zero durations and counts
 // mean the default named beside them.
 type Options struct {
@@ -50,7 +61,7 @@ type Options struct {
 	Version kafka.ProtocolVersion
 	// Release is the emulated program's own release. The zero value means
 	// Version below 2.4, and 3.9 from there on: profile B is what late releases
-	// do under an old protocol version.
+	// do under an old protocol version. See also ReleaseOf.
 	Release kafka.ProtocolVersion
 
 	// InterBrokerListener is where the controller is asked; "" is the first endpoint's.

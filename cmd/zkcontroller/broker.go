@@ -23,7 +23,8 @@ func brokerCommand() *cobra.Command {
 		Use: "broker", Short: "Be one or many emulated brokers", Args: cobra.NoArgs,
 		Long: `Emulated brokers register in ZooKeeper, obey a controller and report ISR changes as brokers of the chosen
 release do; with --records they also keep records, and serve producers and consumers. With --ids many run in one process on loopback, by default with the manners of 2.4 to
-2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of 3.9; with
+2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of the
+release that inter.broker.protocol.version names, by default 3.9 (from 2.4 to 2.7: like 2.8 under that version); with
 --controller it also takes part in the election of a controller under its id, as every real broker does.
 SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	}
@@ -179,6 +180,7 @@ func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {
 		advertised = append(advertised, e)
 	}
 	p.Broker = brokerOptions(c, kafka.BrokerID(c.BrokerID), v, advertised)
+	p.Broker.Release = brokers.ReleaseOf(v) // a configuration does not tell the program that it is for
 	p.Settings = brokerSettings(c)
 	return []assembly.BrokerOptions{p}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/zkcontroller/zkcontroller/assembly"
+	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -149,4 +150,56 @@ func TestControllerListeners(t *testing.T) {
 	if _, err := controllerListeners(load("TLS://127.0.0.1:0", ""), quietLog()); exitCode(err) != 2 {
 		t.Errorf("only TLS: %v", err)
 	}
+}
+
+// A configuration tells the protocol version alone; what the broker does besides is
+// what the release does that most likely has it. Many brokers at once are of 3.9.
+func TestReleaseOfBrokers(t *testing.T) {
+	for _, tc := range []struct{ version, config, ids string }{
+		{"0.10.1", "0.10.1-IV2", "0.10.1-IV2"}, // 0.10.1.1
+		{"0.10.2.2", "0.10.2-IV0", "0.10.2-IV0"},
+		{"2.3", "2.3-IV1", "2.3-IV1"},
+		{"2.4-IV0", "2.8-IV0", "3.9-IV0"},
+		{"2.6", "2.8-IV0", "3.9-IV0"},
+		{"2.7-IV2", "2.8-IV0", "3.9-IV0"},
+		{"2.8", "2.8-IV1", "3.9-IV0"},
+		{"3.5", "3.5-IV2", "3.9-IV0"},
+		{"3.9", "3.9-IV0", "3.9-IV0"},
+		{"", "3.9-IV0", "3.9-IV0"},
+	} {
+		flags := map[string]config.Flag{"broker.id": {Name: "x", Value: "1"}, "listeners": {Name: "x", Value: "PLAINTEXT://127.0.0.1:9092"}}
+		if tc.version != "" {
+			flags["inter.broker.protocol.version"] = config.Flag{Name: "x", Value: tc.version}
+		}
+		c, err := config.Load(config.Source{Flags: flags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans, err := planOfConfig(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := releaseIn(t, plans[0]); got != tc.config {
+			t.Errorf("with --config, %q is of release %s, want %s", tc.version, got, tc.config)
+		}
+		if tc.version == "" {
+			continue
+		}
+		if plans, err = plansOfIDs("1", 0, tc.version, c); err != nil {
+			t.Fatal(err)
+		}
+		if got := releaseIn(t, plans[0]); got != tc.ids {
+			t.Errorf("with --ids, %q is of release %s, want %s", tc.version, got, tc.ids)
+		}
+	}
+}
+
+// releaseIn is the release of the broker that a plan makes.
+func releaseIn(t *testing.T, p assembly.BrokerOptions) string {
+	t.Helper()
+	b, err := brokers.New(p.Broker, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return brokers.NewNode(b, brokers.World{}).Options().Release.String()
 }
