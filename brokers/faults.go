@@ -87,6 +87,7 @@ type faults struct {
 	some map[kafka.TopicPartition]condition // overrides all
 	cut  map[kafka.BrokerID]bool            // no way to and from these
 	held []Event                            // what came from paused followers, and from brokers behind a cut
+	late []*lateAnswer                      // what our slow fetchers wait for
 	skew time.Duration                      // of our clock
 }
 
@@ -315,7 +316,7 @@ func (b *Broker) disturbFetching(now time.Time, f fault) {
 		return
 	}
 	if f.Follower == nil {
-		b.disturbOwn(f.tps, change)
+		b.disturbOwn(now, f.tps, change)
 		return
 	}
 	c := b.faults.followers[*f.Follower]

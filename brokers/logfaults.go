@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -19,8 +20,15 @@ func (f *faults) condition(tp kafka.TopicPartition) condition {
 
 func (f *faults) pausesFetching(tp kafka.TopicPartition) bool { return f.condition(tp).paused }
 
-// disturbOwn changes what faults do to our own fetchers.
-func (b *Broker) disturbOwn(tps []kafka.TopicPartition, change func(*condition)) {
+// lateAnswer is an answer that a slow fetcher of ours has not got yet.
+type lateAnswer struct {
+	fetched
+	due *errand
+}
+
+// disturbOwn changes what faults do to our own fetchers. Those that wait for an
+// answer wait anew, if they still have to.
+func (b *Broker) disturbOwn(now time.Time, tps []kafka.TopicPartition, change func(*condition)) {
 	if len(tps) == 0 {
 		change(&b.faults.all)
 		clear(b.faults.some)
@@ -29,6 +37,13 @@ func (b *Broker) disturbOwn(tps []kafka.TopicPartition, change func(*condition))
 		c := b.faults.condition(tp)
 		change(&c)
 		b.faults.some[tp] = c
+	}
+	late := b.faults.late
+	b.faults.late = nil
+	for _, a := range late {
+		b.alarms.stop(a.due)
+		a.held = false
+		a.apply(b, now)
 	}
 	for _, f := range b.fetchers {
 		b.interrupt(f)
@@ -172,7 +187,12 @@ func (b *Broker) heldAnswer(now time.Time, e fetched) bool {
 		return false
 	}
 	e.held = true
-	b.later(now.Add(wait), func(b *Broker, now time.Time) { e.apply(b, now) })
+	a := &lateAnswer{fetched: e}
+	a.due = b.later(now.Add(wait), func(b *Broker, now time.Time) {
+		b.faults.late = slices.DeleteFunc(b.faults.late, func(o *lateAnswer) bool { return o == a })
+		a.apply(b, now)
+	})
+	b.faults.late = append(b.faults.late, a)
 	return true
 }
 

@@ -317,6 +317,45 @@ func TestSlowFollowerLags(t *testing.T) {
 	})
 }
 
+// TestResumeEndsAWait: a follower that waits for records that come slowly has them
+// at once when it is no longer slow, or waits as long as it is to now.
+func TestResumeEndsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		crawl := brokers.FaultRequest{Broker: 3, Op: "slow", BytesPerSecond: 1}
+		time.Sleep(time.Second)
+		for i, tc := range []struct {
+			then brokers.FaultRequest
+			wait time.Duration
+		}{
+			{brokers.FaultRequest{Broker: 3, Op: "resume"}, 0},
+			{brokers.FaultRequest{Broker: 3, Op: "slow", DelayMS: 2000}, 2 * time.Second},
+			{brokers.FaultRequest{Broker: 3, Op: "resume", Partitions: []string{"t-0"}}, 0},
+		} {
+			c.fault(t, crawl)
+			time.Sleep(time.Second)
+			if r := produce(t, c.host.Node(1), brokers.AcksLeader, time.Minute, "x"); r.Error != kafka.NoError {
+				t.Fatal(r.Error)
+			}
+			time.Sleep(5 * time.Second)
+			if end := c.state(t, 3).Log.End; end != int64(i) {
+				t.Fatalf("%+v: the slow one is at %d", crawl, end)
+			}
+			c.fault(t, tc.then)
+			time.Sleep(tc.wait)
+			synctest.Wait()
+			if end := c.state(t, 3).Log.End; end != int64(i+1) {
+				t.Fatalf("%+v: it is at %d after %s", tc.then, end, tc.wait)
+			}
+		}
+		time.Sleep(5 * time.Minute) // nothing comes twice
+		if end := c.state(t, 3).Log.End; end != 3 {
+			t.Fatalf("it is at %d", end)
+		}
+		c.end(t)
+	})
+}
+
 // TestClockAndBounce: a clock that jumps ahead makes followers look late, once
 // there is something they lack; a bounced broker follows again when it is told to.
 func TestClockAndBounce(t *testing.T) {
