@@ -18,6 +18,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/controller"
+	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -87,6 +88,18 @@ func fewBrokers(all []BrokerOptions) []BrokerOptions {
 	return all
 }
 
+// offsetsTopic is what brokers that coordinate groups make of that topic; nil:
+// there are none.
+func offsetsTopic(all []BrokerOptions) *events.NewTopic {
+	for _, p := range all {
+		if p.Broker.Groups != nil {
+			t := p.Settings.OffsetsTopic()
+			return &t
+		}
+	}
+	return nil
+}
+
 // Cluster is a controller and emulated brokers on a ZooKeeper server in this
 // process.
 type Cluster struct {
@@ -121,14 +134,15 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 		return nil, misconfigured(fmt.Errorf("the controller's address: %w", err))
 	}
 	name := kafka.Plaintext.String()
-	c.controller, err = NewController(ctx, ControllerOptions{
+	plans := fewBrokers(o.Brokers)
+	c.controller, err = NewController(ctx, ControllerOptions{OffsetsTopic: offsetsTopic(plans),
 		Rules: Defaults(o.ControllerID, o.Version), ZooKeeper: store, Network: o.Network, Log: o.Log.WithField("controller", int32(o.ControllerID)),
 		Listeners: []Listener{{Name: name, Bind: o.ControllerBind, Advertise: []kafka.Endpoint{{Listener: name, Host: host}}}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
-	c.brokers, err = NewBrokers(ctx, BrokersOptions{Brokers: fewBrokers(o.Brokers), ZooKeeper: store, Beside: c.controller,
+	c.brokers, err = NewBrokers(ctx, BrokersOptions{Brokers: plans, ZooKeeper: store, Beside: c.controller,
 		Patience: idlePatience, Admin: o.Admin, Network: o.Network, Log: o.Log})
 	if err != nil {
 		c.controller.Close()

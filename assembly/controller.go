@@ -29,10 +29,13 @@ type ControllerOptions struct {
 	ZooKeeper zkstore.Options // Log is filled in where it is not given
 	Listeners []Listener      // none: hidden, nobody asks it anything
 	Rack      string          // shown with the listeners
-	Record    string          // file to which the record of every event is appended; "" is none
-	Admin     string          // loopback HOST:PORT of metrics, probes and profiles; "" is none
-	Network   Network
-	Log       logrus.FieldLogger // nil: nothing is said
+	// OffsetsTopic is what __consumer_offsets is like where the controller creates
+	// it for a client that looks for its group's coordinator; nil: brokers do that.
+	OffsetsTopic *events.NewTopic
+	Record       string // file to which the record of every event is appended; "" is none
+	Admin        string // loopback HOST:PORT of metrics, probes and profiles; "" is none
+	Network      Network
+	Log          logrus.FieldLogger // nil: nothing is said
 }
 
 // Defaults gives a controller of an id the settings that Kafka has by default.
@@ -211,7 +214,7 @@ func (p *process) assemble(ctx context.Context, advertised []kafka.Endpoint) (en
 
 func (p *process) endpointOptions(listener string) endpoint.Options {
 	return endpoint.Options{ID: p.o.Rules.ID, Listener: listener,
-		Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: p.producers, Log: p.log}
+		Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: p.producers, OffsetsTopic: p.o.OffsetsTopic, Log: p.log}
 }
 
 // control runs the loop and renews the session until ctx ends; then it leaves.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/endpoint"
+	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/reassign"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -31,12 +32,18 @@ type newTopic struct {
 // planned gives what a topic is like that is created because it was asked for.
 func (p *Port) planned(name string) newTopic {
 	if name == groups.Topic {
-		return newTopic{name: name, partitions: int(p.settings.number("offsets.topic.num.partitions")),
-			replication: int(p.settings.number("offsets.topic.replication.factor")),
-			configs: map[string]string{"cleanup.policy": "compact", "compression.type": "producer",
-				"segment.bytes": strconv.FormatInt(p.settings.number("offsets.topic.segment.bytes"), 10)}}
+		t := p.settings.OffsetsTopic()
+		return newTopic{name: name, partitions: int(t.Partitions), replication: int(t.ReplicationFactor), configs: t.Configs}
 	}
 	return newTopic{name: name, partitions: int(p.settings.number("num.partitions")), replication: int(p.settings.number("default.replication.factor"))}
+}
+
+// OffsetsTopic is what __consumer_offsets is to be like where it is created.
+func (s Settings) OffsetsTopic() events.NewTopic {
+	return events.NewTopic{Name: groups.Topic, Partitions: int32(s.number("offsets.topic.num.partitions")),
+		ReplicationFactor: int16(s.number("offsets.topic.replication.factor")),
+		Configs: map[string]string{"cleanup.policy": "compact", "compression.type": "producer",
+			"segment.bytes": strconv.FormatInt(s.number("offsets.topic.segment.bytes"), 10)}}
 }
 
 // createTopic creates a topic, and gives the code for the client that asked for

@@ -669,3 +669,59 @@ func TestPanicIsAnError(t *testing.T) {
 		t.Errorf("a row is missing, and answered was %+v", resp)
 	}
 }
+
+// Every node that clients know of names a group's coordinator, we too: a client
+// may ask no other. Where it is ours to create, the offsets topic comes into being.
+func TestFindCoordinator(t *testing.T) {
+	find := func(t *testing.T, e *Endpoint, kind int8, version int16) string {
+		t.Helper()
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.Version, req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = version, kind, "g", []string{"g"}
+		resp, err := e.answer(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := resp.(*kmsg.FindCoordinatorResponse)
+		if version >= 4 {
+			c := r.Coordinators[0]
+			return fmt.Sprintf("%d %s:%d %s", c.NodeID, c.Host, c.Port, kafka.ErrorCode(c.ErrorCode))
+		}
+		return fmt.Sprintf("%d %s:%d %s", r.NodeID, r.Host, r.Port, kafka.ErrorCode(r.ErrorCode))
+	}
+	const none = "-1 :-1 COORDINATOR_NOT_AVAILABLE"
+	e, l := small(t, nil)
+	for version := range int16(5) {
+		if got := find(t, e, 0, version); got != "2 127.0.0.1:2 NONE" {
+			t.Errorf("v%d: %s", version, got)
+		}
+	}
+	if got := find(t, e, 1, 4); got != none {
+		t.Errorf("of a transaction: %s", got)
+	}
+	l.do(func() { l.topics["__consumer_offsets"].parts[0].Leader = kafka.NoLeader })
+	if got := find(t, e, 0, 4); got != none {
+		t.Errorf("without a leader: %s", got)
+	}
+	l.do(func() { delete(l.topics, "__consumer_offsets") })
+	for range 2 { // not ours to create
+		if got := find(t, e, 0, 4); got != none {
+			t.Errorf("without the topic: %s", got)
+		}
+	}
+	e.offsets = &events.NewTopic{Name: "__consumer_offsets", Partitions: 5, ReplicationFactor: 3}
+	if got := find(t, e, 0, 4); got != none {
+		t.Errorf("while it is created: %s", got)
+	}
+	if got := find(t, e, 0, 4); got == none {
+		t.Errorf("when it is created: %s", got)
+	}
+}
+
+// As Java hashes names.
+func TestPartitionOfGroup(t *testing.T) {
+	for group, want := range map[string]int32{"": 0, "g": 3, "test-group": 12, "polygenelubricants": 0, "grüße \U0001F600": 34} {
+		if got := partitionOfGroup(group, 50); got != want {
+			t.Errorf("%q: %d, want %d", group, got, want)
+		}
+	}
+}

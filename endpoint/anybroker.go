@@ -12,24 +12,6 @@ import (
 // What stock tools ask of every node in the broker list, and so of us, who are
 // in it only to be found (spec/control-plane.md §5.2).
 
-// findCoordinator: there is none here; clients ask again, somewhere else.
-func (e *Endpoint) findCoordinator(_ context.Context, req *kmsg.FindCoordinatorRequest) (kmsg.Response, error) {
-	const why = "the controller's port coordinates no groups or transactions; ask a broker"
-	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
-	if req.Version < 4 {
-		resp.ErrorCode, resp.ErrorMessage = int16(kafka.CoordinatorNotAvailable), new(why)
-		resp.NodeID, resp.Port = -1, -1
-		return resp, nil
-	}
-	for _, key := range req.CoordinatorKeys {
-		row := kmsg.NewFindCoordinatorResponseCoordinator()
-		row.Key, row.NodeID, row.Port = key, -1, -1
-		row.ErrorCode, row.ErrorMessage = int16(kafka.CoordinatorNotAvailable), new(why)
-		resp.Coordinators = append(resp.Coordinators, row)
-	}
-	return resp, nil
-}
-
 // initProducerID gives an id to an idempotent producer, which asks any node. A
 // transactional one asks its coordinator, which we never are.
 func (e *Endpoint) initProducerID(ctx context.Context, req *kmsg.InitProducerIDRequest) (kmsg.Response, error) {

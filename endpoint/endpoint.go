@@ -56,7 +56,10 @@ type Options struct {
 	// Producers nil: InitProducerId is not served, and an idempotent producer
 	// that comes by, which is any of Java's since 3.0, fails for good.
 	Producers Producers
-	Log       logrus.FieldLogger
+	// OffsetsTopic is what __consumer_offsets is like where a client who looks for
+	// its group's coordinator has it created; nil: it is left to brokers.
+	OffsetsTopic *events.NewTopic
+	Log          logrus.FieldLogger
 
 	MaxConnections int // 0 is 4096
 	// MaxClientEvents and MaxBrokerEvents bound the events of this endpoint that
@@ -76,6 +79,7 @@ type Endpoint struct {
 	loop      Loop
 	configs   Configs
 	producers Producers
+	offsets   *events.NewTopic // nil: not created here
 	log       logrus.FieldLogger
 	served    []api // by key, ascending
 	server    *wire.Server
@@ -117,7 +121,7 @@ func newEndpoint(o Options) *Endpoint {
 	if o.MaxBrokerEvents <= 0 {
 		o.MaxBrokerEvents = 1024
 	}
-	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, producers: o.Producers, log: o.Log,
+	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, producers: o.Producers, offsets: o.OffsetsTopic, log: o.Log,
 		clients: make(lane, o.MaxClientEvents), brokers: make(lane, o.MaxBrokerEvents),
 		whole: make(lane, 4), reads: make(lane, 8)}
 	if e.log == nil {
