@@ -18,8 +18,8 @@
 // # A cluster
 //
 // StartCluster adds a controller and three emulated brokers. They register,
-// elect leaders, shrink and expand ISRs and answer metadata as Kafka's do, but
-// keep no records: there is nothing to produce to or fetch from.
+// elect leaders, replicate, shrink and expand ISRs as Kafka's do, and serve
+// producers, consumers and their groups, with records in memory.
 //
 //	c := zktest.StartCluster(t, zktest.Topic("orders", 3, 2))
 //	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))

@@ -40,7 +40,7 @@ const (
 )
 
 func settingsOf(options []Option) (settings, error) {
-	s := settings{address: anyPort, release: defaultRelease, brokers: []kafka.BrokerID{1, 2, 3}}
+	s := settings{address: anyPort, release: defaultRelease, records: true, brokers: []kafka.BrokerID{1, 2, 3}}
 	s.server = zkserver.Options{TickTime: defaultTick, MaxSessionTimeout: defaultMaxSession, FourLetterWords: []string{"*"}, ExtendedTypes: true}
 	for _, o := range options {
 		o(&s)
@@ -116,9 +116,9 @@ func Topic(name string, partitions, replication int) Option {
 	}
 }
 
-// Records makes brokers keep records, in memory, serve producers and consumers,
-// and coordinate consumer groups.
-func Records() Option { return func(s *settings) { s.records = true } }
+// WithoutRecords makes brokers keep no records, serve no producers and consumers,
+// and followers keep up by the clock alone, for tests of what happens to partitions.
+func WithoutRecords() Option { return func(s *settings) { s.records = false } }
 
 // SessionTimeout is what controller and brokers ask of ZooKeeper, 6 s without it.
 func SessionTimeout(d time.Duration) Option { return func(s *settings) { s.sessionTimeout = d } }

@@ -22,8 +22,9 @@ func brokerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "broker", Short: "Be one or many emulated brokers", Args: cobra.NoArgs,
 		Long: `Emulated brokers register in ZooKeeper, obey a controller and report ISR changes as brokers of the chosen
-release do; with --records they also keep records, and serve producers and consumers. With --ids many run in one process on loopback, by default with the manners of 2.4 to
-2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of the
+release do. They keep records, replicate them, and serve producers, consumers and their groups; with --records=false they
+keep none, and followers keep up by the clock alone. With --ids many run in one process on loopback, by default with the
+manners of 2.4 to 2.7-IV1 (leaders write state znodes and announce it). With --config one runs like a real broker of the
 release that inter.broker.protocol.version names, by default 3.9 (from 2.4 to 2.7: like 2.8 under that version); with
 --controller it also takes part in the election of a controller under its id, as every real broker does.
 SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
@@ -35,7 +36,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	profile := f.String("profile", "2.6", "release whose manners the brokers have, or A (2.3), B (2.6), C (3.9)")
 	keyFlag(f, "rack", "broker.rack", "rack of all brokers")
 	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes")
-	records := f.Bool("records", false, "keep records: in log.dirs or, with --ids or without log.dirs, in memory")
+	records := f.Bool("records", true, "keep records: in log.dirs or, with --ids or without log.dirs, in memory")
 	controller := f.Bool("controller", false, "be a candidate for the controller, too (with a configuration)")
 	record := f.String("record", "", "with --controller: append a record of every event to this file, one JSON object a line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -40,7 +40,7 @@ status. Without one it lives until SIGINT or SIGTERM; the second one ends it at 
 	f.StringVar(&d.dataDir, "data-dir", "", "folder that keeps the znodes from one run to the next; none is in memory")
 	f.StringVar(&d.listen, "listen", "127.0.0.1:0", "HOST:PORT of ZooKeeper, or a port on loopback; port 0 takes any free one")
 	f.IntVar(&d.portBase, "port-base", 0, "broker N listens on 127.0.0.1, port base + N, the controller on the base; 0 takes any free ports")
-	f.BoolVar(&d.records, "records", false, "brokers keep records, in memory, and serve producers and consumers")
+	f.BoolVar(&d.records, "records", true, "brokers keep records, in memory, and serve producers and consumers")
 	f.StringVar(&d.profile, "profile", "2.6", "release whose manners the brokers have, or A (2.3), B (2.6), C (3.9)")
 	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes; any free one if it is not given")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
