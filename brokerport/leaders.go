@@ -32,13 +32,15 @@ type LeadersOptions struct {
 // brokers.LeaderClient. It keeps one connection to a leader for each request that
 // is there at a time: that is one for each of the follower's fetchers.
 //
-// Fetches name all their partitions and ask for no session.
+// Each fetcher has a session at its leader, as Kafka's have: it outlives the
+// connection, and a leader that does not know it any more is asked for all.
 type Leaders struct {
 	o LeadersOptions
 
-	mu     sync.Mutex
-	idle   map[kafka.BrokerID][]*leaderLink
-	closed bool
+	mu       sync.Mutex
+	idle     map[kafka.BrokerID][]*leaderLink
+	sessions map[fetcherKey]*leaderSession // but those in use
+	closed   bool
 }
 
 var _ brokers.LeaderClient = (*Leaders)(nil)
@@ -55,7 +57,7 @@ func NewLeaders(o LeadersOptions) *Leaders {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
-	return &Leaders{o: o, idle: map[kafka.BrokerID][]*leaderLink{}}
+	return &Leaders{o: o, idle: map[kafka.BrokerID][]*leaderLink{}, sessions: map[fetcherKey]*leaderSession{}}
 }
 
 // Close closes all connections but those in use, which close when their
@@ -136,20 +138,32 @@ func (l *Leaders) ask(ctx context.Context, leader kafka.Broker, wait time.Durati
 	}
 	out := make([]kmsg.Response, len(reqs))
 	for i, req := range reqs {
-		r, ok := link.offered[req.Key()]
-		version := min(r.Max, newest)
-		if !ok || version < r.Min {
+		if out[i], err = l.request(ctx, leader, link, newest, req, nil); err != nil {
 			link.Close()
-			return nil, fmt.Errorf("leader %d does not serve %s up to version %d", leader.ID, kmsg.NameForKey(req.Key()), newest)
-		}
-		req.SetVersion(version)
-		if out[i], err = link.Request(ctx, req); err != nil {
-			link.Close()
-			return nil, fmt.Errorf("leader %d: %w", leader.ID, err)
+			return nil, err
 		}
 	}
 	l.put(leader.ID, link)
 	return out, nil
+}
+
+// request sends one request; fill, if there is one, finishes it once its version
+// is set. After an error the connection is of no use.
+func (l *Leaders) request(ctx context.Context, leader kafka.Broker, link *leaderLink, newest int16, req kmsg.Request, fill func()) (kmsg.Response, error) {
+	r, ok := link.offered[req.Key()]
+	version := min(r.Max, newest)
+	if !ok || version < r.Min {
+		return nil, fmt.Errorf("leader %d does not serve %s up to version %d", leader.ID, kmsg.NameForKey(req.Key()), newest)
+	}
+	req.SetVersion(version)
+	if fill != nil {
+		fill()
+	}
+	resp, err := link.Request(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("leader %d: %w", leader.ID, err)
+	}
+	return resp, nil
 }
 
 // versionStep is the newest version of a request from a protocol version on.
@@ -185,72 +199,74 @@ func (l *Leaders) fetchVersion(r *brokers.FetchRequest) int16 {
 	return v
 }
 
-// Fetch is brokers.LeaderClient's.
+// Fetch is brokers.LeaderClient's. A leader that has forgotten the session is
+// asked for everything at once.
 func (l *Leaders) Fetch(ctx context.Context, leader kafka.Broker, r *brokers.FetchRequest) ([]brokers.FetchResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.MaxWait+l.o.Timeout)
+	defer cancel()
+	key := fetcherKey{leader.ID, r.Fetcher}
+	s := l.takeSession(key)
+	defer l.putSession(key, s)
+	if r.Anew {
+		s.forget()
+	}
+	resp, err := l.fetch(ctx, leader, s, r)
+	if err != nil {
+		s.forget()
+		return nil, err
+	}
+	again, err := s.took(resp)
+	if again {
+		if resp, err = l.fetch(ctx, leader, s, r); err == nil {
+			_, err = s.took(resp)
+		}
+	}
+	if err != nil {
+		s.forget()
+		return nil, fmt.Errorf("leader %d: %w", leader.ID, err)
+	}
+	return s.results(resp), nil
+}
+
+func (l *Leaders) fetch(ctx context.Context, leader kafka.Broker, s *leaderSession, r *brokers.FetchRequest) (*kmsg.FetchResponse, error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.ReplicaID, req.ReplicaState.ID, req.ReplicaState.Epoch = int32(r.Replica), int32(r.Replica), r.ReplicaEpoch
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = int32(r.MaxWait.Milliseconds()), int32(r.MinBytes), int32(r.MaxBytes)
-	req.SessionID, req.SessionEpoch = noSession, lastFetch
-	names := map[kafka.TopicID]string{}
-	for i := range r.Rows {
-		row := &r.Rows[i]
-		names[row.TopicID] = row.Partition.Topic
-		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != row.Partition.Topic {
-			t := kmsg.NewFetchRequestTopic()
-			t.Topic, t.TopicID = row.Partition.Topic, row.TopicID
-			req.Topics = append(req.Topics, t)
-		}
-		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.LogStartOffset = row.Partition.Partition, row.Offset, row.LogStartOffset
-		p.CurrentLeaderEpoch, p.LastFetchedEpoch, p.PartitionMaxBytes = row.LeaderEpoch, row.LastFetchedEpoch, int32(row.MaxBytes)
-		t := &req.Topics[len(req.Topics)-1]
-		t.Partitions = append(t.Partitions, p)
-	}
-	out, err := l.ask(ctx, leader, r.MaxWait, l.fetchVersion(r), req)
+	link, err := l.take(ctx, leader)
 	if err != nil {
 		return nil, err
 	}
-	resp, ok := out[0].(*kmsg.FetchResponse)
+	out, err := l.request(ctx, leader, link, l.fetchVersion(r), req, func() { s.fill(req, r) })
+	if err != nil {
+		link.Close()
+		return nil, err
+	}
+	l.put(leader.ID, link)
+	resp, ok := out.(*kmsg.FetchResponse)
 	if !ok {
-		return nil, fmt.Errorf("leader %d answered a Fetch with a %T", leader.ID, out[0])
+		return nil, fmt.Errorf("leader %d answered a Fetch with a %T", leader.ID, out)
 	}
-	if resp.ErrorCode != 0 {
-		return nil, fmt.Errorf("leader %d refuses to be fetched from: %w", leader.ID, kafka.ErrorCode(resp.ErrorCode))
-	}
-	return fetchedRows(resp, names, r), nil
+	return resp, nil
 }
 
-// fetchedRows gives the answers in the order of the request, without those that
-// nobody asked for.
-func fetchedRows(resp *kmsg.FetchResponse, names map[kafka.TopicID]string, r *brokers.FetchRequest) []brokers.FetchResult {
-	got := make(map[kafka.TopicPartition]*kmsg.FetchResponseTopicPartition, len(r.Rows))
-	for i := range resp.Topics {
-		t := &resp.Topics[i]
-		name := t.Topic
-		if resp.Version >= 13 {
-			name = names[t.TopicID]
-		}
-		for j := range t.Partitions {
-			got[kafka.TopicPartition{Topic: name, Partition: t.Partitions[j].Partition}] = &t.Partitions[j]
-		}
+// takeSession gives a fetcher's session to who fetches; another request of the
+// same fetcher, as one of an earlier life of the broker that still waits, begins
+// one of its own.
+func (l *Leaders) takeSession(key fetcherKey) *leaderSession {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sessions[key]
+	if s == nil {
+		return &leaderSession{}
 	}
-	results := make([]brokers.FetchResult, 0, len(r.Rows))
-	for i := range r.Rows {
-		p := got[r.Rows[i].Partition]
-		if p == nil {
-			continue
-		}
-		res := brokers.FetchResult{Partition: r.Rows[i].Partition, Error: kafka.ErrorCode(p.ErrorCode), HighWatermark: p.HighWatermark,
-			LastStableOffset: p.LastStableOffset, LogStartOffset: p.LogStartOffset}
-		if resp.Version >= 12 && p.DivergingEpoch.Epoch >= 0 {
-			res.Diverging, res.DivergingEpoch, res.DivergingEnd = true, p.DivergingEpoch.Epoch, p.DivergingEpoch.EndOffset
-		}
-		if len(p.RecordBatches) > 0 {
-			res.Records = [][]byte{p.RecordBatches}
-		}
-		results = append(results, res)
-	}
-	return results
+	delete(l.sessions, key)
+	return s
+}
+
+func (l *Leaders) putSession(key fetcherKey, s *leaderSession) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions[key] = s
 }
 
 // EpochEnds is brokers.LeaderClient's.

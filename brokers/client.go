@@ -56,6 +56,12 @@ type FetchRequest struct {
 	FromFollower bool // a consumer that a follower may answer, too (Fetch v11 and later)
 	Rows         []FetchRow
 
+	// Of a follower: which of its fetchers of this leader asks, from 0 on, and
+	// whether its last answer was not taken over in full, so that the leader has to
+	// tell also what it told then.
+	Fetcher int
+	Anew    bool
+
 	prolong bool // a follower in this process: with nothing to tell, the wait goes on
 	first   int  // of Rows, where reading begins; the rows before it come last
 }

@@ -29,6 +29,7 @@ type fetcher struct {
 	sent  *FetchRequest // it, if it is a fetch
 	woken bool          // in Broker.fetchers to be run
 	turn  int           // of the request on its way; an answer of another turn counts no more
+	anew  bool          // an answer, or a part of one, was not taken over
 }
 
 // following is a follower's side of a partition (spec/broker.md §8).
@@ -53,7 +54,7 @@ func (b *Broker) fetcherOf(p *partition) *fetcher {
 	}
 	f := b.fetchers[id]
 	if f == nil {
-		f = &fetcher{id: id}
+		f = &fetcher{id: id, anew: true} // the leader may know a session of an earlier life
 		b.fetchers[id] = f
 	}
 	return f
@@ -255,7 +256,8 @@ func (b *Broker) fetchRequest(now time.Time, f *fetcher, n int) *FetchRequest {
 		}
 	}
 	r := &FetchRequest{first: first % n, Replica: b.opts.ID, ReplicaEpoch: kafka.NoBrokerEpoch, MaxWait: b.opts.ReplicaFetchWait, MinBytes: b.opts.Logs.FetchMinBytes,
-		MaxBytes: b.opts.Logs.FetchMaxBytes, Rows: rows}
+		MaxBytes: b.opts.Logs.FetchMaxBytes, Rows: rows, Fetcher: f.id.index, Anew: f.anew}
+	f.anew = false
 	if b.does.tellsBrokerEpoch {
 		r.ReplicaEpoch = b.epoch
 	}
@@ -283,6 +285,7 @@ func (b *Broker) answered(now time.Time, a Asking, err error) bool {
 	if err == nil {
 		return true
 	}
+	f.anew = true
 	b.log.WithFields(b.fields()).WithField("leader", f.id.leader).WithError(err).Debug("a request to the leader failed")
 	for _, p := range f.parts {
 		b.rest(now, p)
@@ -316,6 +319,7 @@ func (e fetched) apply(b *Broker, now time.Time) {
 		res := &e.results[i]
 		p := b.current(f, res.Partition)
 		if p == nil || p.follow.truncating || p.follow.outOfRange || p.follow.failed || b.faults.pausesFetching(res.Partition) {
+			f.anew = true
 			continue
 		}
 		if res.Error != kafka.NoError {
