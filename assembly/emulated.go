@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -37,6 +38,7 @@ type emulated struct {
 
 	cluster atomic.Pointer[string] // /cluster/id, once it was read
 	configs *configWatch           // nil: a broker without logs, to whom configurations mean nothing
+	room    *wire.Room             // of all listeners
 
 	mu      sync.Mutex
 	bound   []net.Listener // opened before the first Listen
@@ -62,7 +64,8 @@ type zkSession struct {
 // has to be closed.
 func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
 	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
-	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{})}
+	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{}),
+		room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes))}
 	if p.Broker.Logs != nil {
 		e.configs = newConfigWatch()
 	}
@@ -278,7 +281,7 @@ func (e *emulated) Listen(open bool) error {
 	}
 	for i, ln := range lns {
 		h, table := e.handler(e.plan.Broker.Endpoints[i].Listener)
-		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: table, Log: e.log})})
+		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: table, Room: e.room, Log: e.log})})
 	}
 	return nil
 }

@@ -26,15 +26,26 @@ func TestRecordsOverTheWire(t *testing.T) {
 	}
 }
 
-func recordsOverTheWire(t *testing.T, v kafka.ProtocolVersion) {
+// wireCluster is a controller and brokers that do not know each other's processes.
+type wireCluster struct {
+	t         *testing.T
+	net       Network
+	processes []*Brokers
+	seeds     []string
+}
+
+// overTheWire starts n brokers, as tune wants them, and makes topic t of one
+// partition with a replica on each.
+func overTheWire(t *testing.T, v kafka.ProtocolVersion, n int, tune func(*BrokerOptions)) *wireCluster {
+	t.Helper()
 	server, err := zkserver.New(zkserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer server.Close()
-	net := NewMemory().Network()
+	t.Cleanup(func() { server.Close() })
+	w := &wireCluster{t: t, net: NewMemory().Network()}
 	store := zkstore.Options{Servers: []string{"zookeeper:2181"}, SessionTimeout: 6 * time.Second, Dialer: server.Dial}
-	c, err := NewController(t.Context(), ControllerOptions{Rules: Defaults(1000, v), ZooKeeper: store, Network: net,
+	c, err := NewController(t.Context(), ControllerOptions{Rules: Defaults(1000, v), ZooKeeper: store, Network: w.net,
 		Listeners: []Listener{{Name: "PLAINTEXT", Bind: "controller:0", Advertise: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "controller"}}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -46,37 +57,64 @@ func recordsOverTheWire(t *testing.T, v kafka.ProtocolVersion) {
 		t.Cleanup(func() { cancel(); <-ended })
 	}
 	run(c.Run)
-	var seeds []string
-	var processes []*Brokers
-	for id := kafka.BrokerID(1); id <= 3; id++ {
-		p := LocalBroker(id, fmt.Sprintf("b%d", id), 0, v)
+	for id := 1; id <= n; id++ {
+		p := LocalBroker(kafka.BrokerID(id), fmt.Sprintf("b%d", id), 0, v)
 		p.KeepRecords()
-		b, err := NewBrokers(t.Context(), BrokersOptions{Brokers: []BrokerOptions{p}, ZooKeeper: store, Network: net})
+		tune(&p)
+		b, err := NewBrokers(t.Context(), BrokersOptions{Brokers: []BrokerOptions{p}, ZooKeeper: store, Network: w.net})
 		if err != nil {
 			t.Fatal(err)
 		}
 		run(b.Run)
-		processes = append(processes, b)
-		seeds = append(seeds, address(b.Advertised()[0][0]))
+		w.processes = append(w.processes, b)
+		w.seeds = append(w.seeds, address(b.Advertised()[0][0]))
 	}
-	if err := c.Await(t.Context(), func(g controller.Gauges) bool { return g.Ready && g.ActiveBrokers >= 3 }); err != nil {
+	if err := c.Await(t.Context(), func(g controller.Gauges) bool { return g.Ready && g.ActiveBrokers >= n }); err != nil {
 		t.Fatal(err)
 	}
-	whole := &Cluster{controller: c, o: ClusterOptions{Network: net}}
-	if err := whole.CreateTopic(t.Context(), Topic{Name: "t", Partitions: 1, Replication: 3}); err != nil {
+	whole := &Cluster{controller: c, o: ClusterOptions{Network: w.net}}
+	if err := whole.CreateTopic(t.Context(), Topic{Name: "t", Partitions: 1, Replication: n}); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+func (w *wireCluster) client(opts ...kgo.Opt) *kgo.Client {
+	w.t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(w.seeds...), kgo.Dialer(w.net.Dial), kgo.MetadataMinAge(50*time.Millisecond))...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(cl.Close)
+	return cl
+}
+
+// leader gives who leads t, once a broker knows.
+func (w *wireCluster) leader(ctx context.Context) kafka.BrokerID {
+	w.t.Helper()
+	for {
+		if topic := w.processes[0].running[0].node.Metadata().Topic("t"); topic != nil && topic.Partitions[0].Leader > 0 {
+			return topic.Partitions[0].Leader
+		}
+		if _, err := w.processes[0].running[0].node.Gauges(ctx, false); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// fault asks a broker to misbehave.
+func (w *wireCluster) fault(ctx context.Context, r brokers.FaultRequest) {
+	w.t.Helper()
+	if resp, err := w.processes[r.Broker-1].Fault(ctx, r); err != nil || resp.Error != "" {
+		w.t.Fatal(resp.Error, err)
+	}
+}
+
+func recordsOverTheWire(t *testing.T, v kafka.ProtocolVersion) {
+	w := overTheWire(t, v, 3, func(*BrokerOptions) {})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	client := func(opts ...kgo.Opt) *kgo.Client {
-		cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(seeds...), kgo.Dialer(net.Dial), kgo.MetadataMinAge(50*time.Millisecond))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(cl.Close)
-		return cl
-	}
-	producer := client(kgo.DefaultProduceTopic("t"), kgo.UnknownTopicRetries(-1))
+	producer := w.client(kgo.DefaultProduceTopic("t"), kgo.UnknownTopicRetries(-1))
 	var want []string
 	produce := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -87,15 +125,11 @@ func recordsOverTheWire(t *testing.T, v kafka.ProtocolVersion) {
 		}
 	}
 	produce(0, 20)
-	leader := processes[0].running[0].node.Metadata().Topic("t").Partitions[0].Leader
-	if r, err := processes[leader-1].Fault(ctx, brokers.FaultRequest{Broker: leader, Op: "kill"}); err != nil || r.Error != "" {
-		t.Fatal(r.Error, err)
-	}
+	leader := w.leader(ctx)
+	w.fault(ctx, brokers.FaultRequest{Broker: leader, Op: "kill"})
 	produce(20, 40)
-	if r, err := processes[leader-1].Fault(ctx, brokers.FaultRequest{Broker: leader, Op: "restart"}); err != nil || r.Error != "" {
-		t.Fatal(r.Error, err)
-	}
-	consumer := client(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	w.fault(ctx, brokers.FaultRequest{Broker: leader, Op: "restart"})
+	consumer := w.client(kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	var got []string
 	for len(got) < len(want) {
 		fs := consumer.PollFetches(ctx)
@@ -110,7 +144,7 @@ func recordsOverTheWire(t *testing.T, v kafka.ProtocolVersion) {
 	if err := consumer.CommitUncommittedOffsets(ctx); err != nil {
 		t.Errorf("commit: %v", err)
 	}
-	for _, p := range processes { // the old leader is a follower now, and catches up
+	for _, p := range w.processes { // the old leader is a follower now, and catches up
 		node := p.running[0].node
 		for !inSync(node) {
 			if _, err := node.Gauges(ctx, false); err != nil {
@@ -129,4 +163,39 @@ func inSync(n *brokers.Node) bool {
 	isr := slices.Clone(topic.Partitions[0].ISR)
 	slices.Sort(isr)
 	return slices.Equal(isr, []kafka.BrokerID{1, 2, 3})
+}
+
+// What producers have unanswered at a broker is bounded, over all connections.
+// While its followers stand still they fill it, and others are still served; the
+// followers' fetches are, so that all is acknowledged in the end.
+func TestProducersHaveRoom(t *testing.T) {
+	const room, size, producers = 64 << 10, 20 << 10, 8
+	w := overTheWire(t, version(t, "3.9"), 2, func(p *BrokerOptions) { p.ProduceBytes = room })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	leader := w.leader(ctx)
+	w.fault(ctx, brokers.FaultRequest{Broker: 3 - leader, Op: "pause"})
+	acked := make(chan error, producers)
+	for range producers {
+		cl := w.client(kgo.DefaultProduceTopic("t"), kgo.UnknownTopicRetries(-1), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		cl.Produce(ctx, &kgo.Record{Value: make([]byte, size)}, func(_ *kgo.Record, err error) { acked <- err })
+	}
+	used := w.processes[leader-1].running[0].room.Used
+	for used() < 3*size {
+		if ctx.Err() != nil {
+			t.Fatalf("producers never filled the room: %d bytes", used())
+		}
+		if err := w.client().Ping(ctx); err != nil { // others are served meanwhile
+			t.Fatal(err)
+		}
+	}
+	w.fault(ctx, brokers.FaultRequest{Broker: 3 - leader, Op: "resume"})
+	for range producers {
+		if used() > room {
+			t.Errorf("%d bytes in a room of %d", used(), room)
+		}
+		if err := <-acked; err != nil {
+			t.Errorf("not acknowledged: %v", err)
+		}
+	}
 }

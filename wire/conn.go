@@ -18,6 +18,7 @@ import (
 
 const (
 	keyControlledShutdown int16 = 7
+	keyProduce            int16 = 0
 	keyAPIVersions        int16 = 18
 )
 

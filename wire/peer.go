@@ -172,7 +172,7 @@ func (p *peer) read(ctx context.Context) ([]byte, error) {
 		return nil, &complaint{"the request is not served here", key, version, nil}
 	}
 	p.br.Discard(4)
-	if err := p.reserve(ctx, size); err != nil {
+	if err := p.reserve(ctx, key, size); err != nil {
 		return nil, err
 	}
 	var room []byte
@@ -191,26 +191,27 @@ func (p *peer) read(ctx context.Context) ([]byte, error) {
 	return frame, nil
 }
 
-// reserve takes the request's share of the memory that all connections have
-// for requests, and waits for it if need be.
-func (p *peer) reserve(ctx context.Context, size int64) error {
-	if p.s.room == nil {
+// reserve takes a Produce's share of the room, and waits for it if need be:
+// meanwhile nothing more of this connection is read. No other request waits, for
+// the fetches of followers are what requests with acks=all wait for.
+func (p *peer) reserve(ctx context.Context, key int16, size int64) error {
+	if p.s.o.Room == nil || key != keyProduce {
 		return nil
 	}
-	size = min(size, p.s.o.MaxRequestBytes)
-	if !p.s.room.TryAcquire(size) {
-		if err := p.s.room.Acquire(ctx, size); err != nil {
-			return err
-		}
-		p.nc.SetReadDeadline(time.Now().Add(p.s.o.ReadTimeout))
+	waited, err := p.s.o.Room.take(ctx, size)
+	if err != nil {
+		return err
 	}
 	p.reserved = size
+	if waited {
+		p.nc.SetReadDeadline(time.Now().Add(p.s.o.ReadTimeout))
+	}
 	return nil
 }
 
 func (p *peer) release() {
 	if p.reserved > 0 {
-		p.s.room.Release(p.reserved)
+		p.s.o.Room.giveBack(p.reserved)
 		p.reserved = 0
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"testing"
-	"testing/synctest"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -70,48 +69,4 @@ func TestDone(t *testing.T) {
 	if _, err := io.ReadFull(nc, head); err != nil || head[7] != 2 {
 		t.Errorf("%v, %v: want the second request's answer", head, err)
 	}
-}
-
-// What requests of all connections may take is shared: one that finds no room
-// waits for another's answer, and one that is larger than all of it comes alone.
-func TestRequestRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ln := newPipes()
-		var waiting []*Request
-		s := Serve(ln, HandlerFunc(func(_ context.Context, r *Request) { waiting = append(waiting, r) }), ServerOptions{Table: served, MaxRequestBytes: 20})
-		defer s.Close()
-		for range 2 {
-			nc := ln.dial()
-			defer nc.Close()
-			go func() {
-				_, _ = nc.Write(frame(metadata(0).AppendTo([]byte{0, 3, 0, 0, 0, 0, 0, 1, 0, 1, 'c'}))) // 15 bytes
-				_, _ = nc.Read(make([]byte, 100))
-			}()
-		}
-		synctest.Wait()
-		if len(waiting) != 1 {
-			t.Fatalf("%d requests at once where there is room for one", len(waiting))
-		}
-		echo(t.Context(), waiting[0])
-		synctest.Wait()
-		if len(waiting) != 2 {
-			t.Fatalf("%d requests after the first was answered, want the second", len(waiting))
-		}
-		echo(t.Context(), waiting[1])
-		nc := ln.dial()
-		defer nc.Close()
-		big := metadata(0)
-		for range 10 {
-			big.Topics = append(big.Topics, kmsg.MetadataRequestTopic{Topic: new("orders")})
-		}
-		go func() {
-			_, _ = nc.Write(frame(big.AppendTo([]byte{0, 3, 0, 0, 0, 0, 0, 1, 0, 1, 'c'})))
-			_, _ = nc.Read(make([]byte, 100))
-		}()
-		synctest.Wait()
-		if len(waiting) != 3 {
-			t.Fatal("a request larger than the room for all never came")
-		}
-		echo(t.Context(), waiting[2])
-	})
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sync/semaphore"
-
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
@@ -41,14 +39,13 @@ type ServerOptions struct {
 	Table []APIVersion
 
 	MaxFrame int // bytes of one request; 100 MiB
-	// MaxRequestBytes bounds the requests of all connections together from the
-	// time they are read until they are answered: more wait. One larger than the
-	// bound comes alone. 0 is no bound.
-	MaxRequestBytes int64
-	MaxConnections  int           // more are closed at once; 4096
-	IdleTimeout     time.Duration // between requests; none
-	ReadTimeout     time.Duration // for the rest of a request whose size was read; 30 s
-	WriteTimeout    time.Duration // for one answer; 30 s
+	// Room is for the records that producers send, until their requests are
+	// answered; nil: no bound. Servers may share one.
+	Room           *Room
+	MaxConnections int           // more are closed at once; 4096
+	IdleTimeout    time.Duration // between requests; none
+	ReadTimeout    time.Duration // for the rest of a request whose size was read; 30 s
+	WriteTimeout   time.Duration // for one answer; 30 s
 
 	Log logrus.FieldLogger
 }
@@ -81,7 +78,6 @@ type Server struct {
 	handler Handler
 	ln      net.Listener
 	table   map[int16]kafka.VersionRange
-	room    *semaphore.Weighted // nil: no bound
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
@@ -100,9 +96,6 @@ func Serve(ln net.Listener, h Handler, o ServerOptions) *Server {
 		if v.Max = min(v.Max, newest(v.Key)); v.Min <= v.Max {
 			s.table[v.Key] = v.VersionRange
 		}
-	}
-	if s.o.MaxRequestBytes > 0 {
-		s.room = semaphore.NewWeighted(s.o.MaxRequestBytes)
 	}
 	s.wg.Add(1)
 	go s.accept(ctx)
