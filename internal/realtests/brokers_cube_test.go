@@ -42,6 +42,7 @@ func TestInteropCube(t *testing.T) {
 		t.Run(c.String(), func(t *testing.T) {
 			playCorner(t, c)
 			ran = append(ran, c.String())
+			t.Logf("real: corner %s", c)
 		})
 	}
 	t.Logf("%d of 8 corners were played to their end:\n  %s", len(ran), strings.Join(ran, "\n  "))

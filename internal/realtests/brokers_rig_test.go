@@ -3,6 +3,7 @@ package realtests
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -130,4 +131,39 @@ func (f *fleet) seeds() []string {
 		all = append(all, b.addr)
 	}
 	return slices.Clone(all)
+}
+
+// brokersOf says whose brokers the client tests talk to: ours, or Kafka's, to
+// see that the tests ask for nothing that Kafka does not do.
+var brokersOf = flag.String("brokers.of", "ours", "whose brokers the clients and tools are given: ours, kafka as the baseline, or none to leave these tests out")
+
+// target is a cluster of three brokers, with ids 1 to 3, for clients.
+type target struct {
+	zk    string
+	seeds []string
+}
+
+func (c target) bootstrap() string { return strings.Join(c.seeds, ",") }
+
+func requireOurs(t *testing.T) {
+	t.Helper()
+	if *brokersOf == "none" {
+		t.Skip("left out by -brokers.of=none")
+	}
+}
+
+// startTarget starts our brokers as processes, each a candidate, or Kafka's.
+func startTarget(t *testing.T) target {
+	t.Helper()
+	requireOurs(t)
+	if *brokersOf == "ours" {
+		f := startFleet(t, 3, "num.partitions=1", "default.replication.factor=3")
+		return target{f.zk, f.seeds()}
+	}
+	c := target{zk: real.ZooKeeper(t).Addr()}
+	for id := 1; id <= 3; id++ {
+		c.seeds = append(c.seeds, startKafka(t, "3.9.1", c.zk, id, map[string]string{"default.replication.factor": "3", "offsets.topic.replication.factor": "3"}).addr)
+	}
+	awaitBrokers(t, c.zk, 1, 2, 3)
+	return c
 }
