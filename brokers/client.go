@@ -63,6 +63,7 @@ type FetchRequest struct {
 	Anew    bool
 
 	prolong bool // a follower in this process: with nothing to tell, the wait goes on
+	resting bool // a follower: partitions that rest are left out, and are to be asked for once MaxWait is over
 	first   int  // of Rows, where reading begins; the rows before it come last
 }
 

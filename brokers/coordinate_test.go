@@ -27,6 +27,7 @@ func (c *cluster) offsetsTopic(t *testing.T, leader kafka.BrokerID, epoch int32)
 				t.Fatal(resp.Error, err)
 			}
 		}
+		synctest.Wait() // a follower that hears before its leader does is refused
 	}
 }
 
@@ -59,6 +60,27 @@ func committed(n *brokers.Node) (int64, kafka.ErrorCode) {
 		return -1, kafka.ErrorCode(resp.ErrorCode)
 	}
 	return resp.Topics[0].Partitions[0].Offset, kafka.NoError
+}
+
+// TestRestingPartition: a follower that rests from a partition whose leader did not
+// lead yet asks for it again in time, also while it waits for records of others.
+func TestRestingPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := groups.DefaultOptions()
+		c := newClusterOf(t, func(b *brokers.Options) { b.Version, b.Logs, b.Groups = kafka.V3_9IV0, &brokers.LogOptions{}, &o }, nil)
+		c.lead(t, 3, 6, 1, 2, 3)
+		time.Sleep(time.Minute)
+		c.offsetsTopic(t, 3, 0)
+		began := time.Now()
+		if code := commit(c.host.Node(3), 41); code != kafka.NoError {
+			t.Fatalf("commit: %s after %s", code, time.Since(began))
+		}
+		// A rest of 1 s, and what is left of a fetch's wait of 0.5 s.
+		if d := time.Since(began); d > 1500*time.Millisecond {
+			t.Errorf("committed after %s", d)
+		}
+		c.end(t)
+	})
 }
 
 // TestCoordinatorMoves: what a group committed is a record that all replicas

@@ -289,7 +289,8 @@ func (b *Broker) delay(now time.Time, e Fetch, parts []*partition) {
 		b.local[e.Request] = f
 	}
 	// Where each fetch is an occasion to move the high watermark, none is left out.
-	if f.prolonged = e.Request.prolong && !b.does.everyFetchRaises && b.faults.followers[e.Request.Replica].behind == 0; !f.prolonged || owes {
+	// Neither is the end of one whose follower rests from asking for others.
+	if f.prolonged = e.Request.prolong && !e.Request.resting && !b.does.everyFetchRaises && b.faults.followers[e.Request.Replica].behind == 0; !f.prolonged || owes {
 		b.alarms.set(f, now.Add(e.Request.MaxWait))
 	}
 }

@@ -189,6 +189,7 @@ func (b *Broker) runFetcher(now time.Time, f *fetcher) {
 		b.send(f, AskEpochEnds{Asking: ask, Queries: epochs})
 	case rows > 0:
 		f.sent = b.fetchRequest(now, f, rows)
+		f.sent.resting = !soonest.IsZero()
 		b.send(f, FetchFrom{Asking: ask, Request: f.sent})
 	case !soonest.IsZero():
 		b.alarms.set(f, soonest)
