@@ -143,7 +143,7 @@ func (c *Controller) stepMovesTo(ctx context.Context, ids []kafka.BrokerID) erro
 			tps = append(tps, p)
 		}
 	}
-	return c.stepMoves(ctx, currentMoves(tps))
+	return c.restepMoves(ctx, tps)
 }
 
 // brokersFailed takes brokers out of service; they are no longer registered.

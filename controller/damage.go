@@ -199,7 +199,7 @@ func (c *Controller) stepStored(ctx context.Context, ps []*statemachine.Partitio
 		c.settled(zkpaths.TopicPath(p.TopicPartition.Topic), aboutMove(p))
 		stored = append(stored, p)
 	}
-	return c.stepMoves(ctx, currentMoves(stored))
+	return c.restepMoves(ctx, stored)
 }
 
 // aboutMove names the remark about a stored move that cannot go on.

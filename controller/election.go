@@ -212,6 +212,8 @@ func (c *Controller) officeLog(message string, facts logrus.Fields) {
 }
 
 // claim creates /controller and raises /controller_epoch in one transaction.
+// Where there is no epoch yet, a controller before 2.1 creates it with the
+// first value; later ones have created it with 0 (spec/controller.md §1.3, §3.2).
 func (c *Controller) claim(ctx context.Context) (epoch, version int32, err error) {
 	value, at, err := c.currentEpoch(ctx)
 	if err != nil {
@@ -224,10 +226,11 @@ func (c *Controller) claim(ctx context.Context) (epoch, version int32, err error
 	c.office.claim = zkpaths.EncodeController(zkpaths.ControllerNode{Version: nodeVersion, Broker: c.opts.ID,
 		Timestamp: c.opts.Now().UnixMilli(), KRaftEpoch: -1})
 	epoch = value + 1
-	writes := []zkpaths.Write{
-		{Op: zkpaths.CreateEphemeral, Path: zkpaths.Controller, Data: c.office.claim},
-		{Op: zkpaths.Set, Path: zkpaths.ControllerEpoch, Data: zkpaths.EncodeEpoch(epoch), Version: at},
+	raise := zkpaths.Write{Op: zkpaths.Set, Path: zkpaths.ControllerEpoch, Data: zkpaths.EncodeEpoch(epoch), Version: at}
+	if at == noEpoch {
+		raise = zkpaths.Write{Op: zkpaths.Create, Path: zkpaths.ControllerEpoch, Data: raise.Data}
 	}
+	writes := []zkpaths.Write{{Op: zkpaths.CreateEphemeral, Path: zkpaths.Controller, Data: c.office.claim}, raise}
 	out, err := c.store.Transact(ctx, writes)
 	if err != nil && !errors.Is(err, zkpaths.ErrUnknownOutcome) {
 		return 0, 0, err
@@ -236,7 +239,7 @@ func (c *Controller) claim(ctx context.Context) (epoch, version int32, err error
 		c.rec.writes(writes, out)
 		return epoch, out[1].Version, nil
 	}
-	if err == nil && out[0].Code != zkpaths.NodeExists && out[1].Code != zkpaths.BadVersion {
+	if err == nil && out[0].Code != zkpaths.NodeExists && out[1].Code != zkpaths.BadVersion && out[1].Code != zkpaths.NodeExists {
 		for i, o := range out {
 			if o.Code != zkpaths.Failed || o.Err != nil {
 				err = errors.Join(err, o.Error(writes[i].Path))
@@ -267,9 +270,12 @@ func (c *Controller) lookUpClaim(ctx context.Context, epoch int32) (int32, int32
 	return epoch, at.Stat.Version, nil
 }
 
-// currentEpoch reads /controller_epoch, or creates it. On an empty tree it
-// starts at 0; where there are state znodes it goes on above the highest
-// controller epoch they carry, since brokers remember that one.
+// noEpoch is the version of a /controller_epoch that the claim has to create.
+const noEpoch int32 = -1
+
+// currentEpoch reads /controller_epoch, or creates it; before 2.1 it leaves that
+// to the claim. On an empty tree it starts at 0; where there are state znodes it
+// goes on above the highest controller epoch they carry, since brokers remember that one.
 func (c *Controller) currentEpoch(ctx context.Context) (value, version int32, err error) {
 	for range 10 {
 		n, err := c.readOne(ctx, zkpaths.GetData, zkpaths.ControllerEpoch, false)
@@ -293,6 +299,10 @@ func (c *Controller) currentEpoch(ctx context.Context) (value, version int32, er
 			return 0, 0, err
 		}
 		start := max(highest, c.lastEpoch)
+		if c.opts.Version.Less(kafka.V2_1IV0) {
+			c.tellLostEpoch(start)
+			return start, noEpoch, nil
+		}
 		w := []zkpaths.Write{{Op: zkpaths.Create, Path: zkpaths.ControllerEpoch, Data: zkpaths.EncodeEpoch(start)}}
 		out, err := c.store.Write(ctx, zkpaths.Unfenced, w)
 		if err != nil {
@@ -301,11 +311,17 @@ func (c *Controller) currentEpoch(ctx context.Context) (value, version int32, er
 		if !out[0].OK() && out[0].Code != zkpaths.NodeExists {
 			return 0, 0, out[0].Error(zkpaths.ControllerEpoch)
 		}
-		if out[0].OK() && start > 0 {
-			c.log.WithField("controller_epoch", start).Warn("/controller_epoch was missing; continuing above the highest epoch known")
+		if out[0].OK() {
+			c.tellLostEpoch(start)
 		}
 	}
 	return 0, 0, fmt.Errorf("%s: created and removed again and again by somebody", zkpaths.ControllerEpoch)
+}
+
+func (c *Controller) tellLostEpoch(start int32) {
+	if start > 0 {
+		c.log.WithField("controller_epoch", start).Warn("/controller_epoch was missing; continuing above the highest epoch known")
+	}
 }
 
 // incredibleEpoch is more elections than any cluster sees. A state that tells of

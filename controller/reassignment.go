@@ -44,15 +44,37 @@ func (c *Controller) onZkPartitionReassignment(ctx context.Context, changed bool
 }
 
 // startZnodeMoves starts what the admin znode asks for and takes refused and
-// failed entries out of it. It gives the partitions that were started.
+// failed entries out of it: as the original does, in the old flow each as soon
+// as it is met, in the new one all of them behind the moves that end at once.
+// It gives the partitions that were started.
 func (c *Controller) startZnodeMoves(ctx context.Context) (map[kafka.TopicPartition]bool, error) {
+	started := map[kafka.TopicPartition]bool{}
 	entries, _, err := c.readReassignments(ctx)
-	if err != nil || len(entries) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	var moves []move
 	drop := map[kafka.TopicPartition]bool{}
-	started := map[kafka.TopicPartition]bool{}
+	dropped := func(e zkpaths.Reassignment) bool { return drop[e.Partition] }
+	for _, some := range inTurn(entries) {
+		if err := c.startEntries(ctx, some, started, drop); err != nil {
+			return started, err
+		}
+		if c.policy == reassign.TwelveSteps && len(drop) > 0 {
+			if err := c.rewriteReassignments(ctx, dropped); err != nil {
+				return started, err
+			}
+			clear(drop)
+		}
+	}
+	if len(drop) == 0 {
+		return started, nil
+	}
+	return started, c.rewriteReassignments(ctx, dropped)
+}
+
+// startEntries starts entries of the admin znode: started and drop tell what became of each.
+func (c *Controller) startEntries(ctx context.Context, entries []zkpaths.Reassignment, started, drop map[kafka.TopicPartition]bool) error {
+	var moves []move
 	for _, e := range entries {
 		m, refusal := c.znodeMove(e)
 		switch {
@@ -68,15 +90,12 @@ func (c *Controller) startZnodeMoves(ctx context.Context) (map[kafka.TopicPartit
 	}
 	for tp, why := range c.tryMoves(ctx, moves) {
 		if isFatal(why) {
-			return started, why
+			return why
 		}
 		c.log.WithFields(partitionFields(tp)).WithError(why).Error("reassignment failed, and is taken out of the znode")
 		drop[tp], started[tp] = true, false
 	}
-	if len(drop) == 0 {
-		return started, nil
-	}
-	return started, c.rewriteReassignments(ctx, func(e zkpaths.Reassignment) bool { return drop[e.Partition] })
+	return nil
 }
 
 // znodeMove checks one entry. No move and no refusal means: leave it alone.
@@ -338,38 +357,103 @@ func unresumable(p *statemachine.Partition) string {
 	return ""
 }
 
-// tryMoves steps moves and gives what failed by partition. A fatal error
-// stands for every partition.
+// fewMoves is up to how many moves are carried out one after the other, znodes
+// included, as the original carries out all of them. More share their writes.
+const fewMoves = 16
+
+// inTurn cuts a list into what is done together.
+func inTurn[T any](all []T) [][]T {
+	if len(all) > fewMoves {
+		return [][]T{all}
+	}
+	return slices.Collect(slices.Chunk(all, 1))
+}
+
+// tryMoves stores and steps moves and gives what failed by partition. A fatal
+// error stands for every partition.
 func (c *Controller) tryMoves(ctx context.Context, moves []move) map[kafka.TopicPartition]error {
 	failed := map[kafka.TopicPartition]error{}
-	if len(moves) == 0 {
-		return failed
-	}
-	stored, bad, err := c.storeMoves(ctx, moves)
-	if err == nil {
-		err = c.stepMoves(ctx, stored)
-	}
-	for tp, why := range bad {
-		failed[tp] = why
-	}
-	if err != nil {
-		for _, m := range moves {
-			failed[m.TopicPartition] = err
+	for _, some := range inTurn(moves) {
+		bad, err := c.startMoves(ctx, some)
+		for tp, why := range bad {
+			failed[tp] = why
+		}
+		if err != nil && isFatal(err) {
+			some = moves
+		}
+		for _, m := range some {
+			if err != nil {
+				failed[m.TopicPartition] = err
+			}
+		}
+		if err != nil && isFatal(err) {
+			break
 		}
 	}
 	return failed
 }
 
-// storeMoves is phase U: the new assignment goes to the topic znode and into
-// memory, and replicas that neither the old target nor the new one needs go.
-// One topic is written once, however many of its partitions move.
-func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []move, bad map[kafka.TopicPartition]error, err error) {
+// startMoves stores moves and takes their first steps. The old flow keeps a
+// target only in the admin znode: the topic znode is written when replicas are
+// added, each time, and at the end, but not before a move that can end at once
+// (spec/controller.md §7.10).
+func (c *Controller) startMoves(ctx context.Context, moves []move) (bad map[kafka.TopicPartition]error, err error) {
+	write := func(m move) bool { return !m.want.Equal(m.Assignment) }
+	var zk map[*statemachine.Partition]statemachine.ZKState
+	if c.policy == reassign.TwelveSteps {
+		if zk, err = c.readMoved(ctx, moves); err != nil {
+			return nil, err
+		}
+		write = func(m move) bool { return !c.mayEnd(m.Partition, m.want, zk[m.Partition]) }
+	}
+	stored, bad, err := c.storeMoves(ctx, moves, write)
+	if err != nil {
+		return bad, err
+	}
+	if zk == nil {
+		if zk, err = c.readMoved(ctx, stored); err != nil {
+			return bad, err
+		}
+	}
+	return bad, c.stepMoves(ctx, stored, zk)
+}
+
+// restepMoves goes on with moves that are stored.
+func (c *Controller) restepMoves(ctx context.Context, ps []*statemachine.Partition) error {
+	for tp, why := range c.tryMoves(ctx, currentMoves(ps)) {
+		if isFatal(why) {
+			return why
+		}
+		c.log.WithFields(partitionFields(tp)).WithError(why).Error("could not go on with a reassignment; it waits for the next broker that starts, or controller")
+	}
+	return nil
+}
+
+// readMoved reads the states of partitions that move.
+func (c *Controller) readMoved(ctx context.Context, moves []move) (map[*statemachine.Partition]statemachine.ZKState, error) {
+	ps := make([]*statemachine.Partition, len(moves))
+	for i, m := range moves {
+		ps[i] = m.Partition
+	}
+	return c.readStates(ctx, ps, c.watchesStates())
+}
+
+// mayEnd tells whether a partition's move to an assignment can end, given its state.
+func (c *Controller) mayEnd(p *statemachine.Partition, a kafka.ReplicaAssignment, zk statemachine.ZKState) bool {
+	return !a.Reassigning() || (zk.Err == nil && reassign.MayEnd(c.state, p, a, zk.Leadership))
+}
+
+// storeMoves is phase U: the new assignment goes into memory and, where write
+// says so, to the topic znode before, and replicas that neither the old target
+// nor the new one needs go. One topic is written once, however many of its
+// partitions move.
+func (c *Controller) storeMoves(ctx context.Context, moves []move, write func(move) bool) (stored []move, bad map[kafka.TopicPartition]error, err error) {
 	want := map[*statemachine.Partition]kafka.ReplicaAssignment{}
 	var topics []*statemachine.Topic
 	listed := map[*statemachine.Topic]bool{}
 	for _, m := range moves {
 		c.markIneligible("a reassignment is in progress", m.TopicPartition.Topic)
-		if m.want.Equal(m.Assignment) {
+		if !write(m) {
 			continue
 		}
 		want[m.Partition] = m.want
@@ -396,7 +480,7 @@ func (c *Controller) storeMoves(ctx context.Context, moves []move) (stored []mov
 			bad[m.TopicPartition] = fmt.Errorf("writing the new assignment: %w", why)
 			continue
 		}
-		if _, changed := want[m.Partition]; changed {
+		if !m.want.Equal(m.Assignment) {
 			unneeded = append(unneeded, replicas(m.Partition, kafka.Without(m.Assignment.Replicas, m.want.Replicas))...)
 			c.keepEnd(m.TopicPartition)
 			m.Partition.Assignment = m.want // U2
@@ -430,25 +514,14 @@ func (c *Controller) removeReplicas(ctx context.Context, rs []statemachine.Repli
 
 // stepMoves carries moves on that are stored: phase B for those whose target
 // is in sync, phase A for the others (spec/controller.md §7.9, "Step").
-func (c *Controller) stepMoves(ctx context.Context, moves []move) error {
-	if len(moves) == 0 {
-		return nil
-	}
-	ps := make([]*statemachine.Partition, len(moves))
-	for i, m := range moves {
-		ps[i] = m.Partition
-		c.state.SetMoving(m.TopicPartition, true)
-	}
-	zk, err := c.readStates(ctx, ps, c.watchesStates())
-	if err != nil {
-		return err
-	}
+func (c *Controller) stepMoves(ctx context.Context, moves []move, zk map[*statemachine.Partition]statemachine.ZKState) error {
 	var ready, waiting []*statemachine.Partition
-	for _, p := range ps {
-		if st := zk[p]; !p.Assignment.Reassigning() || (st.Err == nil && reassign.MayEnd(c.state, p, p.Assignment, st.Leadership)) {
-			ready = append(ready, p)
+	for _, m := range moves {
+		c.state.SetMoving(m.TopicPartition, true)
+		if c.mayEnd(m.Partition, m.Assignment, zk[m.Partition]) {
+			ready = append(ready, m.Partition)
 		} else {
-			waiting = append(waiting, p)
+			waiting = append(waiting, m.Partition)
 		}
 	}
 	if err := c.beginMoves(ctx, waiting); err != nil {
@@ -515,12 +588,20 @@ func (c *Controller) bumpEpochs(ctx context.Context, ps []*statemachine.Partitio
 	return bumped, nil
 }
 
-// endMoves is phase B. What it leaves to flushDirty are B6 and B7, the writes
-// of the topic and admin znodes: until then a new controller would do B again.
+// endMoves is phase B.
 func (c *Controller) endMoves(ctx context.Context, ps []*statemachine.Partition) error {
-	if len(ps) == 0 {
-		return nil
+	for _, some := range inTurn(ps) {
+		if err := c.endTogether(ctx, some); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// endTogether is phase B of moves that share their writes. B6 and B7, the writes
+// of the topic and admin znodes, are put off where the topic is large: until
+// then a new controller would do B again.
+func (c *Controller) endTogether(ctx context.Context, ps []*statemachine.Partition) error {
 	if err := c.switchToTargets(ctx, ps); err != nil {
 		return err
 	}
@@ -530,6 +611,9 @@ func (c *Controller) endMoves(ctx context.Context, ps []*statemachine.Partition)
 		c.state.SetMoving(p.TopicPartition, false)
 		topics = append(topics, p.TopicPartition.Topic)
 		c.log.WithFields(partitionFields(p.TopicPartition)).WithField("replicas", p.Assignment.Replicas).Info("reassignment completed")
+	}
+	if err := c.flushDue(ctx); err != nil && isFatal(err) {
+		return err // others are tried again, and told then
 	}
 	slices.Sort(topics)
 	return c.resumeDeletionFor(ctx, slices.Compact(topics))
@@ -687,10 +771,17 @@ func (d *dirtyTopics) add(tp kafka.TopicPartition, target []kafka.BrokerID) {
 
 func (d *dirtyTopics) forget(topic string) { delete(d.topics, topic) }
 
-// flushDirty follows every event. Small topics are written at once.
+// flushDirty follows every event.
 func (c *Controller) flushDirty(ctx context.Context) {
+	if err := c.flushDue(ctx); err != nil {
+		c.failed(ctx, []events.Event{flushTopics{}}, err)
+	}
+}
+
+// flushDue writes what was put off and is due. Small topics are written at once.
+func (c *Controller) flushDue(ctx context.Context) error {
 	if len(c.dirty.topics) == 0 && len(c.dirty.done) == 0 {
-		return
+		return nil
 	}
 	size := 0
 	for name := range c.dirty.topics {
@@ -703,22 +794,31 @@ func (c *Controller) flushDirty(ctx context.Context) {
 	if max(size, len(c.dirty.done)) >= largeTopic {
 		wait = max(wait, c.dirty.written.Add(rewriteGap).Sub(now))
 	}
+	var err error
 	if wait <= 0 {
 		c.dirty.written = now
-		c.flushAllDirty(ctx)
+		err = c.flushAll(ctx)
 		wait = c.dirty.pause.Sub(now)
 	}
 	if wait > 0 && !c.dirty.waiting {
 		c.dirty.waiting = true
 		c.timers.After(wait, flushTopics{})
 	}
+	return err
 }
 
 // endOfMoves names the remark about a topic znode that could not be written.
 const endOfMoves = "end of moves"
 
-// flushAllDirty is B6 and B7 of all moves completed since the last time.
+// flushAllDirty writes everything that was put off, due or not.
 func (c *Controller) flushAllDirty(ctx context.Context) {
+	if err := c.flushAll(ctx); err != nil {
+		c.failed(ctx, []events.Event{flushTopics{}}, err)
+	}
+}
+
+// flushAll is B6 and B7 of all moves completed since the last time.
+func (c *Controller) flushAll(ctx context.Context) error {
 	c.dirty.waiting = false
 	var topics []*statemachine.Topic
 	for name := range c.dirty.topics {
@@ -727,7 +827,7 @@ func (c *Controller) flushAllDirty(ctx context.Context) {
 		}
 	}
 	if len(topics) == 0 && len(c.dirty.done) == 0 {
-		return
+		return nil
 	}
 	slices.SortFunc(topics, func(a, b *statemachine.Topic) int { return cmp.Compare(a.Name, b.Name) })
 	failed, err := c.writeTopics(ctx, topics, asKnown)
@@ -745,8 +845,8 @@ func (c *Controller) flushAllDirty(ctx context.Context) {
 	}
 	if err != nil {
 		c.dirty.pause = c.opts.Now().Add(lookAgainAfter)
-		c.failed(ctx, []events.Event{flushTopics{}}, err)
 	}
+	return err
 }
 
 // dropDoneEntries takes exactly the completed entries out of the admin znode

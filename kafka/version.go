@@ -26,6 +26,7 @@ var (
 	V0_11_0IV0 = ProtocolVersion{0, 1100, 0}
 	V1_0IV0    = ProtocolVersion{1, 0, 0}
 	V1_1IV0    = ProtocolVersion{1, 1, 0}
+	V2_1IV0    = ProtocolVersion{2, 1, 0}
 	V2_2IV0    = ProtocolVersion{2, 2, 0}
 	V2_4IV0    = ProtocolVersion{2, 4, 0}
 	V2_4IV1    = ProtocolVersion{2, 4, 1}
