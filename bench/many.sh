@@ -2,7 +2,8 @@
 # What very many partitions cost: BROKERS (100) emulated brokers in one process,
 # TOPICS (10000) of 10 partitions with REPLICAS (3) replicas, our ZooKeeper and
 # controller beside them; then a storm of ISR changes (PAUSE brokers stand still,
-# 5; 0 leaves it out). Ports from PORT (32060) on; the manners are those of
+# 5; 0 leaves it out). Ports from PORT (32060) on, which are below those that Linux
+# gives to clients; the manners are those of
 # PROFILE (2.6: leaders announce their changes).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,9 +16,11 @@ ${GO:-go} build -o "$work/many" ./bench/many
 await() { # COMMAND...
   for _ in $(seq 600); do
     "$@" 2>/dev/null && return 0
+    kill -0 "${pids[-1]}" 2>/dev/null || break
     sleep 0.1
   done
   echo "not within a minute: $*" >&2
+  tail -n 3 "$work"/*.log >&2
   return 1
 }
 open() { (exec 3<>"/dev/tcp/127.0.0.1/$1"); }
@@ -37,6 +40,6 @@ await open $((port + 2 + brokers))
 sleep 2
 "$work/many" -brokers "127.0.0.1:$((port + 3)),127.0.0.1:$((port + 4))" -zookeeper "127.0.0.1:$port" -admin "127.0.0.1:$((port + 3 + brokers))" \
   -metrics "127.0.0.1:$((port + 2))" -pid "${pids[2]}" -topics "${TOPICS:-10000}" -replicas "${REPLICAS:-3}" -pause "${PAUSE:-5}" || {
-  tail -5 "$work"/*.log >&2
+  tail -n 5 "$work"/*.log >&2
   exit 1
 }

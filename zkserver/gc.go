@@ -18,8 +18,13 @@ func gcRoom(live uint64) uint64 {
 
 // TuneGC lets the garbage collector of this process run by a room in bytes
 // instead of a percentage: a command that is a server and nothing else calls
-// it once. stop ends it and brings the former setting back.
-func TuneGC() (stop func()) {
+// it once. room gives the bytes of garbage that may gather beside some bytes
+// that live; nil is what suits a server of znodes, whose collections are cheap.
+// stop ends it and brings the former setting back.
+func TuneGC(room func(live uint64) uint64) (stop func()) {
+	if room == nil {
+		room = gcRoom
+	}
 	var stopped atomic.Bool
 	former := debug.SetGCPercent(400)
 	last := 400
@@ -31,7 +36,7 @@ func TuneGC() (stop func()) {
 		}
 		metrics.Read(live)
 		if n := live[0].Value.Uint64(); n > 0 {
-			percent := int(math.Ceil(100 * float64(gcRoom(n)) / float64(n)))
+			percent := int(math.Ceil(100 * float64(room(n)) / float64(n)))
 			if percent = min(percent, 800); percent < last*9/10 || percent > last*11/10 {
 				last = percent
 				debug.SetGCPercent(percent)

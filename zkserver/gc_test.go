@@ -14,7 +14,7 @@ func TestTuneGC(t *testing.T) {
 	}
 	former := debug.SetGCPercent(123)
 	defer debug.SetGCPercent(former)
-	stop := TuneGC()
+	stop := TuneGC(nil)
 	ballast := make([]byte, 100<<20)
 	for debug.SetGCPercent(400) == 400 { // until a collection has shown how much lives
 		runtime.GC()

@@ -81,7 +81,7 @@ func serveZooKeeper(ctx context.Context, cfg *zkserver.ZooCfg, log *logrus.Logge
 		log.Warn(w)
 	}
 	if os.Getenv("GOGC") == "" { // else it is somebody's wish
-		defer zkserver.TuneGC()()
+		defer zkserver.TuneGC(nil)()
 	}
 	z, err := startZooKeeper(cfg, log)
 	if err != nil {
