@@ -554,7 +554,7 @@ func (b *Broker) identify(p *partition, id kafka.TopicID) {
 // openLog makes the log if it is missing. With a failed log directory only a
 // partition that is new may be created (spec/controller.md §6.8).
 func (b *Broker) openLog(p *partition, s *control.PartitionState) kafka.ErrorCode {
-	if b.disk[p.tp] == nil && !s.IsNew && b.offline > 0 {
+	if b.disk[p.tp] == nil && !s.IsNew && (b.offline > 0 || slices.Contains(b.deadDirs, true)) {
 		return kafka.KafkaStorageError
 	}
 	b.identify(p, s.TopicID)

@@ -250,6 +250,8 @@ func (b *Broker) followerFetched(now time.Time, p *partition, f *remote, row *Fe
 	f.fetched(b.does, row.Offset, row.LogStartOffset, p.log.LogEndOffset(), now.UnixMilli(), brokerEpoch)
 	if !isMember(p.isr.isr, f.id) {
 		b.fetched(now, kafka.PartitionReplica{TopicPartition: p.tp, Broker: f.id})
+	} else if f.end < before {
+		b.suspect(p) // it lost records
 	}
 	if before != f.end || b.does.everyFetchRaises {
 		b.raise(now, p)
@@ -290,7 +292,7 @@ func (b *Broker) delay(now time.Time, e Fetch, parts []*partition) {
 	}
 	// Where each fetch is an occasion to move the high watermark, none is left out.
 	// Neither is the end of one whose follower rests from asking for others.
-	if f.prolonged = e.Request.prolong && !e.Request.resting && !b.does.everyFetchRaises && b.faults.followers[e.Request.Replica].behind == 0; !f.prolonged || owes {
+	if f.prolonged = e.Request.prolong && !e.Request.resting && e.Request.MinBytes <= 1 && !b.does.everyFetchRaises && b.faults.followers[e.Request.Replica].behind == 0; !f.prolonged || owes {
 		b.alarms.set(f, now.Add(e.Request.MaxWait))
 	}
 }

@@ -33,6 +33,7 @@ func (b *Broker) lead(now time.Time, p *partition, newLeader bool) {
 func (b *Broker) followLeader(now time.Time, p *partition, before *partition) {
 	waiting := p.waitsOf(func(*remote) bool { return true })
 	p.epochStart = -1
+	b.completeProduces(p)     // not later: what they wait for may be cut off, and others come to stand there
 	if b.does.previousFetch { // up to 0.10.1 the objects live on
 		p.remotes = nil
 	}

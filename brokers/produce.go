@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"slices"
 	"time"
 
 	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
@@ -73,13 +74,23 @@ func (e Produce) apply(b *Broker, now time.Time) {
 		}
 		d.open++
 		results[i].Error = kafka.RequestTimedOut // until it is settled
-		p.produces = append(p.produces, produceWait{d, i, info.LastOffset + 1})
+		p.await(produceWait{d, i, info.LastOffset + 1})
 	}
 	if d == nil {
 		e.Reply(results)
 		return
 	}
 	b.alarms.set(d, now.Add(r.Timeout))
+}
+
+// await keeps the waits in the order of their offsets: a record that was there
+// already waits with those of its time.
+func (p *partition) await(w produceWait) {
+	i := len(p.produces)
+	for i > 0 && p.produces[i-1].required > w.required {
+		i--
+	}
+	p.produces = slices.Insert(p.produces, i, w)
 }
 
 func (r *ProduceRequest) partitions(yield func(kafka.TopicPartition) bool) {

@@ -214,6 +214,11 @@ func (b *Broker) loadDir(i int, dir string) error {
 		b.disk[tp] = st
 		b.perDir[i]++
 	}
+	// It held when the process before ended in good order. From now on logs are cut,
+	// deleted and made anew: after a crash every batch is to be checked again.
+	if err := os.Remove(filepath.Join(dir, commitlog.RecoveryPointFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return &commitlog.StorageError{Op: "remove", Path: filepath.Join(dir, commitlog.RecoveryPointFile), Err: err}
+	}
 	return nil
 }
 
