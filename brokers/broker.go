@@ -9,6 +9,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
 	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/isrnotify"
@@ -88,7 +89,9 @@ type Broker struct {
 	checkpointAt  time.Time // on its grid; zero before the first LeaderAndIsr
 	retainAt      time.Time
 	cleanAt       time.Time
-	perDir        []int // logs
+	memory        *commitlog.Memory // what logs in memory hold; nil: they are on disk
+	bounded       time.Time         // when it was last told that they are full
+	perDir        []int             // logs
 	deadDirs      []bool
 }
 
@@ -111,6 +114,7 @@ func New(opts Options, board *Board, logs logrus.FieldLogger) (*Broker, error) {
 		disk: map[kafka.TopicPartition]*stored{}}
 	if opts.Logs != nil {
 		b.configs = &topicConfigs{defaults: opts.Logs.Topic}
+		b.newMemory()
 		if err := b.newCoordinator(); err != nil {
 			return nil, err
 		}
@@ -185,6 +189,7 @@ func (b *Broker) StepAll(now time.Time, evs []Event) []Effect {
 	b.due(now)
 	if b.opts.Logs != nil {
 		b.wakeAll(now)
+		b.bound(now)
 		b.runFetchers(now)
 		b.flushConfigs()
 	}

@@ -151,6 +151,7 @@ func (b *Broker) trim(now time.Time, p *partition) {
 	if len(b.logDirs()) == 0 && c.Delete && c.RetentionBytes >= 0 && p.log.Size() > c.RetentionBytes+max(c.RetentionBytes/4, 1<<20) {
 		b.retainLog(now, p.tp, p.stored, c)
 	}
+	b.bound(now)
 }
 
 // led gives a partition that is led here, or why not.

@@ -17,6 +17,10 @@ import (
 // named beside them.
 type LogOptions struct {
 	Dirs  []string    // log.dirs; none: in memory
+	// MemoryBytes is what all logs in memory may hold together, but for those of
+	// topics that are only compacted: DefaultMemoryBytes; negative: no bound. The
+	// oldest committed records go first.
+	MemoryBytes int64
 	Topic TopicConfig // what holds for topics that set nothing; zero: DefaultTopicConfig
 
 	Fetchers            int           // num.replica.fetchers: 1
@@ -31,6 +35,9 @@ type LogOptions struct {
 func (o LogOptions) withDefaults() LogOptions {
 	if o.Topic == (TopicConfig{}) {
 		o.Topic = DefaultTopicConfig()
+	}
+	if o.MemoryBytes == 0 {
+		o.MemoryBytes = DefaultMemoryBytes
 	}
 	setDefault(&o.Fetchers, 1)
 	setDefault(&o.FetchMinBytes, 1)
@@ -101,6 +108,7 @@ func (b *Broker) makeLog(p *partition, st *stored) error {
 	o := p.topic.config.log()
 	dirs := b.opts.Logs.Dirs
 	if len(dirs) == 0 {
+		o.Memory = b.memory
 		st.log = commitlog.New(o)
 		return nil
 	}

@@ -59,7 +59,7 @@ func (l *Log) Compact(now time.Time, tombstones time.Duration) (freed int64, err
 		}
 	}
 	before, end := l.size, sources[len(sources)-1].next
-	rest := l.segments[len(sources):]
+	old, rest := sources, l.segments[len(sources):]
 	var done []*segment
 	for len(sources) > 0 {
 		n := l.group(sources)
@@ -77,6 +77,12 @@ func (l *Log) Compact(now time.Time, tombstones time.Duration) (freed int64, err
 		}
 	}
 	l.segments = append(done, rest...)
+	for _, s := range old {
+		s.release()
+	}
+	for _, s := range done {
+		l.opts.Memory.take(l, s)
+	}
 	l.measure()
 	l.cleaned = end
 	return before - l.size, nil

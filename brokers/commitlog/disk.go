@@ -418,6 +418,7 @@ func (l *Log) Close() error {
 func (l *Log) Delete() error {
 	for _, s := range l.segments {
 		s.close()
+		s.release()
 	}
 	dir := ""
 	if l.disk != nil {

@@ -15,6 +15,10 @@ type Options struct {
 	SegmentBytes         int64         // segment.bytes; 0: 1 GiB. In memory, chunks are never larger than 256 KiB but for one append
 	ProducerIDExpiration time.Duration // producer.id.expiration.ms; 0: a day
 
+	// In memory only.
+	Memory *Memory // counts the chunks; nil: nobody does. Not to be changed later
+	Kept   bool    // the records are only compacted (cleanup.policy): Memory leaves them alone
+
 	// On disk only.
 	FlushMessages  int64 // flush.messages: an fsync after as many records; 0: only when Flush is called
 	LogStartOffset int64 // from log-start-offset-checkpoint
@@ -48,8 +52,20 @@ type AppendInfo struct {
 // New makes an empty log in memory.
 func New(o Options) *Log { return &Log{opts: o} }
 
-// SetOptions replaces the options, as when a topic's configuration changes.
-func (l *Log) SetOptions(o Options) { l.opts = o }
+// SetOptions replaces the options, as when a topic's configuration changes; the
+// Memory stays.
+func (l *Log) SetOptions(o Options) {
+	o.Memory = l.opts.Memory
+	kept := l.opts.Kept
+	l.opts = o
+	if o.Kept == kept {
+		return
+	}
+	for _, s := range l.segments {
+		s.release()
+		o.Memory.take(l, s)
+	}
+}
 
 // LogStartOffset is the first offset that still exists.
 func (l *Log) LogStartOffset() int64 { return l.start }
@@ -73,6 +89,7 @@ func (l *Log) RaiseHighWatermark(x int64) bool {
 		return false
 	}
 	l.high = x
+	l.opts.Memory.committed()
 	return true
 }
 
@@ -80,7 +97,11 @@ func (l *Log) RaiseHighWatermark(x int64) bool {
 // log, up or down, as a follower does or a checkpoint says (§7.1, §7.5), and
 // gives what it is now.
 func (l *Log) SetHighWatermark(x int64) int64 {
+	before := l.high
 	l.high = max(l.start, min(x, l.end))
+	if l.high > before {
+		l.opts.Memory.committed()
+	}
 	return l.high
 }
 
@@ -221,6 +242,7 @@ func (l *Log) active(batches []byte) (*segment, error) {
 	c := newSegment("", l.end)
 	c.mem = make([]byte, 0, chunkFor(s, len(batches), int(min(limit, chunkSize))))
 	l.segments = append(l.segments, c)
+	l.opts.Memory.take(l, c)
 	return c, nil
 }
 

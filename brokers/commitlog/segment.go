@@ -29,7 +29,10 @@ type segment struct {
 	marks        []mark
 	marked       int64 // where the next mark may stand
 
-	mem  []byte   // in memory
+	mem    []byte  // in memory
+	memory *Memory // that counts it; nil: none does
+	held   int64   // bytes that it counts
+
 	path string   // on disk
 	file *os.File // on disk, while it is written to
 }
@@ -221,6 +224,7 @@ func (s *segment) close() {
 
 func (s *segment) remove() error {
 	s.close()
+	s.release()
 	if s.path == "" {
 		s.mem = nil
 		return nil
