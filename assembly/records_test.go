@@ -3,11 +3,15 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
@@ -32,6 +36,7 @@ type wireCluster struct {
 	net       Network
 	processes []*Brokers
 	seeds     []string
+	record    string // file of the controller's events
 }
 
 // overTheWire starts n brokers, as tune wants them, and makes topic t of one
@@ -43,9 +48,9 @@ func overTheWire(t *testing.T, v kafka.ProtocolVersion, n int, tune func(*Broker
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { server.Close() })
-	w := &wireCluster{t: t, net: NewMemory().Network()}
+	w := &wireCluster{t: t, net: NewMemory().Network(), record: filepath.Join(t.TempDir(), "events")}
 	store := zkstore.Options{Servers: []string{"zookeeper:2181"}, SessionTimeout: 6 * time.Second, Dialer: server.Dial}
-	c, err := NewController(t.Context(), ControllerOptions{Rules: Defaults(1000, v), ZooKeeper: store, Network: w.net,
+	c, err := NewController(t.Context(), ControllerOptions{Rules: Defaults(1000, v), ZooKeeper: store, Network: w.net, Record: w.record,
 		Listeners: []Listener{{Name: "PLAINTEXT", Bind: "controller:0", Advertise: []kafka.Endpoint{{Listener: "PLAINTEXT", Host: "controller"}}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -197,5 +202,52 @@ func TestProducersHaveRoom(t *testing.T) {
 		if err := <-acked; err != nil {
 			t.Errorf("not acknowledged: %v", err)
 		}
+	}
+}
+
+// An election from outside the ISR is told in the record of the controller's
+// events; others are not told to be one.
+func TestUncleanElectionIsRecorded(t *testing.T) {
+	w := overTheWire(t, version(t, "3.9"), 2, func(*BrokerOptions) {})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin := kadm.NewClient(w.client())
+	await := func(what string, ok func(kadm.PartitionDetail) bool) {
+		t.Helper()
+		for {
+			topics, err := admin.ListTopics(ctx, "t")
+			if err == nil && ok(topics["t"].Partitions[0]) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %v, %v", what, topics["t"].Partitions[0], err)
+			}
+		}
+	}
+	leader := w.leader(ctx)
+	follower := 3 - leader
+	w.fault(ctx, brokers.FaultRequest{Broker: follower, Op: "kill"})
+	await("the leader alone", func(p kadm.PartitionDetail) bool { return len(p.ISR) == 1 })
+	w.fault(ctx, brokers.FaultRequest{Broker: leader, Op: "kill"})
+	w.fault(ctx, brokers.FaultRequest{Broker: follower, Op: "restart"})
+	await("nobody leads", func(p kadm.PartitionDetail) bool { return p.Leader == -1 })
+	unclean := func() int {
+		data, err := os.ReadFile(w.record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(data), `"unclean":true`)
+	}
+	if n := unclean(); n != 0 {
+		t.Errorf("%d unclean elections are told before any", n)
+	}
+	await("the follower leads", func(p kadm.PartitionDetail) bool {
+		if p.Leader != int32(follower) {
+			_, _ = admin.ElectLeaders(ctx, kadm.ElectLiveReplica, nil) // what came of it is seen
+		}
+		return p.Leader == int32(follower)
+	})
+	if n := unclean(); n != 1 {
+		t.Errorf("%d unclean elections are told, want 1", n)
 	}
 }

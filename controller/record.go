@@ -59,6 +59,7 @@ type Transition struct {
 	To         string            `json:"to"`
 	Cause      string            `json:"cause,omitempty"`
 	Leadership *kafka.Leadership `json:"leadership,omitempty"`
+	Unclean    bool              `json:"unclean,omitempty"` // the leader is from outside the ISR: records may be lost
 	Error      string            `json:"error,omitempty"`
 }
 
@@ -215,9 +216,11 @@ func (c *Controller) reportPartitions(to statemachine.PartitionState, s statemac
 	for _, ch := range res.Done {
 		if ch.Unclean {
 			c.stats.unclean++
+			c.stateLog(ch.TopicPartition).WithFields(logrus.Fields{"leader": ch.Leadership.Leader, "leader_epoch": ch.Leadership.LeaderEpoch, "strategy": s.String()}).
+				Warn("unclean leader election: the leader is from outside the ISR, what it lacks of the committed records is lost")
 		}
 		if c.rec.on() {
-			t := Transition{Who: ch.TopicPartition.String(), From: ch.From.String(), To: ch.To.String(), Leadership: ch.Leadership}
+			t := Transition{Who: ch.TopicPartition.String(), From: ch.From.String(), To: ch.To.String(), Leadership: ch.Leadership, Unclean: ch.Unclean}
 			if ch.Leadership != nil && !ch.IsNew {
 				t.Cause = s.String()
 			}

@@ -39,6 +39,11 @@ const controllerID = 1000
 // startInProcess starts n brokers with the manners of a release.
 func startInProcess(t *testing.T, n int, release string) *inProcess {
 	t.Helper()
+	return startInProcessWith(t, n, release, func(*assembly.ClusterOptions) {})
+}
+
+func startInProcessWith(t *testing.T, n int, release string, tune func(*assembly.ClusterOptions)) *inProcess {
+	t.Helper()
 	v, err := kafka.ParseProtocolVersion(release)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +63,7 @@ func startInProcess(t *testing.T, n int, release string) *inProcess {
 		o.Brokers = append(o.Brokers, p)
 		c.ids = append(c.ids, int32(id))
 	}
+	tune(&o)
 	if c.Cluster, err = assembly.StartCluster(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,12 @@ type Options struct {
 	Every      time.Duration // between records of one producer: 2 ms
 	Faults     time.Duration // how long there are any: 6 s
 	Patience   time.Duration // for all to be well again: 90 s
-	Log        func(format string, args ...any)
+	// Script is what happens instead of what the seed draws. An error ends the round.
+	Script func(ctx context.Context, s Scene) error
+	// Forgiving lets producers go on when a leader has lost what it acknowledged;
+	// else they give up what they still have.
+	Forgiving bool
+	Log       func(format string, args ...any)
 }
 
 func (o Options) withDefaults() Options {
@@ -57,6 +62,13 @@ func (o Options) withDefaults() Options {
 		o.Log = func(string, ...any) {}
 	}
 	return o
+}
+
+// Scene is what a script sees of its round.
+type Scene struct {
+	Topic string
+	Admin *kadm.Client
+	Acked func() int // records acknowledged so far
 }
 
 // Report is what a round came to.
@@ -181,9 +193,13 @@ func (r *round) play(ctx context.Context) error {
 	var producers, consumers sync.WaitGroup
 	var all []*kgo.Client
 	for i := range r.o.Producers {
+		var more []kgo.Opt
+		if !r.o.Forgiving {
+			more = append(more, kgo.StopProducerOnDataLossDetected())
+		}
 		// The buffer is never full: who waits for room would wait for the faults to end.
-		cl, err := r.client(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.StopProducerOnDataLossDetected(),
-			kgo.UnknownTopicRetries(-1), kgo.RecordRetries(1<<30), kgo.ProducerLinger(time.Millisecond), kgo.ProduceRequestTimeout(3*time.Second), kgo.MaxBufferedRecords(1<<20))
+		cl, err := r.client(append(more, kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.UnknownTopicRetries(-1), kgo.RecordRetries(1<<30), kgo.ProducerLinger(time.Millisecond), kgo.ProduceRequestTimeout(3*time.Second), kgo.MaxBufferedRecords(1<<20))...)
 		if err != nil {
 			return err
 		}
@@ -197,7 +213,12 @@ func (r *round) play(ctx context.Context) error {
 		}
 		consumers.Go(func() { r.consume(consuming, cl) })
 	}
-	r.hurt(ctx)
+	var failed error
+	if r.o.Script != nil {
+		failed = r.o.Script(ctx, Scene{Topic: r.o.Topic, Admin: r.admin, Acked: func() int { _, acked, _ := r.counts(); return acked }})
+	} else {
+		r.hurt(ctx)
+	}
 	enough()
 	producers.Wait()
 	begin := time.Now()
@@ -205,6 +226,9 @@ func (r *round) play(ctx context.Context) error {
 	r.report.Healed = time.Since(begin)
 	stop()
 	consumers.Wait()
+	if failed != nil {
+		return fmt.Errorf("script: %w", failed)
+	}
 	return err
 }
 
