@@ -45,11 +45,14 @@ type BrokersOptions struct {
 	// own id. Its Listeners and Admin are not used.
 	Candidate *ControllerOptions
 	// Beside is a controller in the same process: the admin port shows it, too.
-	Beside   *Controller
-	Patience time.Duration // for brokers that leave; 0 has no limit
-	Admin    string        // loopback HOST:PORT of faults, metrics and probes; "" is none
-	Network  Network
-	Log      logrus.FieldLogger // nil: nothing is said
+	Beside *Controller
+	// LogMemory is what the logs of all these brokers may hold in memory, in equal
+	// shares, in bytes: 0 is brokers.DefaultMemoryBytes, -1 no bound.
+	LogMemory int64
+	Patience  time.Duration // for brokers that leave; 0 has no limit
+	Admin     string        // loopback HOST:PORT of faults, metrics and probes; "" is none
+	Network   Network
+	Log       logrus.FieldLogger // nil: nothing is said
 }
 
 // Brokers are emulated brokers with their ports and ZooKeeper sessions.
@@ -78,6 +81,7 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 			return nil, err
 		}
 	}
+	o.Brokers = shareMemory(o.Brokers, o.LogMemory)
 	b := &Brokers{o: o, host: brokers.NewHost(o.Log), stopAdmin: func() {}}
 	for _, p := range o.Brokers {
 		if err := b.add(ctx, p); err != nil {
@@ -95,6 +99,34 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// shareMemory gives the brokers that keep records in memory equal shares of what
+// they may hold together; one that has a bound of its own keeps it.
+func shareMemory(all []BrokerOptions, total int64) []BrokerOptions {
+	if total == 0 {
+		total = brokers.DefaultMemoryBytes
+	}
+	some := func(p BrokerOptions) bool {
+		return p.Broker.Logs != nil && len(p.Broker.Logs.Dirs) == 0 && p.Broker.Logs.MemoryBytes == 0
+	}
+	n := int64(0)
+	for _, p := range all {
+		if some(p) {
+			n++
+		}
+	}
+	all = slices.Clone(all)
+	for i, p := range all {
+		if some(p) {
+			logs := *p.Broker.Logs
+			if logs.MemoryBytes = -1; total > 0 {
+				logs.MemoryBytes = max(total/n, 1)
+			}
+			all[i].Broker.Logs = &logs
+		}
+	}
+	return all
 }
 
 func (b *Brokers) add(ctx context.Context, p BrokerOptions) error {

@@ -49,6 +49,7 @@ type Config struct {
 	Admin                  string            // zkc.admin: HOST:PORT of metrics, probes and pprof; "" is off
 	LogLevel               string            // zkc.log.level
 	LogFormat              string            // zkc.log.format: text or json
+	LogMemory              int64             // zkc.log.memory.bytes: what the logs of this process's brokers may hold in memory; -1 is no bound, 0 the built-in one
 	ZKDigest               string            // zkc.zk.digest: USER:PASSWORD for ZooKeeper's digest scheme; "" is no credentials
 	ZKBatch                int               // zkc.zk.batch: writes per ZooKeeper transaction; 0 is the built-in limit, 1 Kafka's order
 	settings               []Setting         // in table order

@@ -71,6 +71,7 @@ var table = []row{
 	{"zkc.log.level", "info", "one of error, warn, info, debug, trace", nil, oneOf(func(c *Config) *string { return &c.LogLevel }, "error", "warn", "info", "debug", "trace")},
 	{"zkc.log.format", "text", "text or json", nil, oneOf(func(c *Config) *string { return &c.LogFormat }, "text", "json")},
 	{digestKey, "", "USER:PASSWORD; better in a file or in ZKC_ZK_DIGEST than elsewhere", nil, digest},
+	{"zkc.log.memory.bytes", "268435456", "a whole number of bytes, without a unit; -1 is no bound, 0 the built-in one", nil, whole(-1, math.MaxInt64, func(c *Config) *int64 { return &c.LogMemory })},
 	{"zkc.zk.batch", "0", "a whole number from 0 on; 0 is the built-in limit, 1 writes one by one as Kafka does", nil, whole(0, 100_000, func(c *Config) *int { return &c.ZKBatch })},
 }
 
@@ -134,7 +135,7 @@ func boolean(field func(*Config) *bool) func(*Config, string) error {
 	}
 }
 
-func whole[T int | int16 | int32](lo, hi int64, field func(*Config) *T) func(*Config, string) error {
+func whole[T int | int16 | int32 | int64](lo, hi int64, field func(*Config) *T) func(*Config, string) error {
 	return func(c *Config, value string) error {
 		n, err := number(value, lo, hi)
 		if err == nil {

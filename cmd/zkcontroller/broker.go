@@ -80,6 +80,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 			candidate.Record = *record
 			o.Candidate = &candidate
 		}
+		o.LogMemory = c.LogMemory
 		defer tuneBrokers()()
 		all, err := assembly.NewBrokers(cmd.Context(), o)
 		if err != nil {
