@@ -80,6 +80,9 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 		if err := checkLogDirs(p.LogDirs, int32(p.Broker.ID)); err != nil {
 			return nil, err
 		}
+		if err := p.Settings.Check(); err != nil {
+			return nil, misconfigured(fmt.Errorf("broker %d: %w", p.Broker.ID, err))
+		}
 	}
 	o.Brokers = shareMemory(o.Brokers, o.LogMemory)
 	b := &Brokers{o: o, host: brokers.NewHost(o.Log), stopAdmin: func() {}}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
-	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/controller"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -59,17 +58,17 @@ func LocalBroker(id kafka.BrokerID, host string, port int, version kafka.Protoco
 // KeepRecords makes an emulated broker keep records in memory, and coordinate
 // consumer groups.
 func (p *BrokerOptions) KeepRecords() {
-	p.Broker.Logs = &brokers.LogOptions{Topic: brokers.DefaultTopicConfig().With(p.Settings.TopicDefaults())}
-	p.Broker.Groups = localGroups()
+	logs, group := p.Settings.Logs(), p.Settings.Groups()
+	if logs.Dirs = nil; p.LikeReal {
+		logs.Dirs = p.LogDirs
+	}
+	if _, given := p.Settings[rebalanceDelay]; !given && !p.LikeReal {
+		group.InitialRebalanceDelay = 0 // on one machine members need not wait for others to come
+	}
+	p.Broker.Logs, p.Broker.Groups = &logs, &group
 }
 
-// localGroups is how groups are coordinated in a cluster on one machine: Kafka's
-// defaults, but members need not wait for others to come.
-func localGroups() *groups.Options {
-	o := groups.DefaultOptions()
-	o.InitialRebalanceDelay = 0
-	return &o
-}
+const rebalanceDelay = "group.initial.rebalance.delay.ms"
 
 // fewBrokers lets the offsets topic have no more replicas than there are brokers,
 // unless it is said how many.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
+	"github.com/zkcontroller/zkcontroller/endpoint"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 	"github.com/zkcontroller/zkcontroller/zkstore"
@@ -37,12 +39,22 @@ func (r topicConfigs) AlterTopic(ctx context.Context, topic string, change func(
 
 // BrokerDefaults gives the dynamic configuration of all brokers.
 func (r topicConfigs) BrokerDefaults(ctx context.Context) (map[string]string, error) {
-	path := zkpaths.ConfigBrokers + "/" + zkpaths.DefaultEntity
-	nodes, err := r.session.Load().Read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: path}})
+	nodes, err := r.session.Load().Read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: allBrokers}})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", allBrokers, err)
 	}
-	return configOf(path, nodes[0])
+	return configOf(allBrokers, nodes[0])
+}
+
+// allBrokers has the dynamic configuration of all brokers.
+const allBrokers = zkpaths.ConfigBrokers + "/" + zkpaths.DefaultEntity
+
+// BrokerKeys are the keys that it may have.
+func (topicConfigs) BrokerKeys() endpoint.ConfigKeys { return brokerport.KeysOfAllBrokers() }
+
+// AlterBrokerDefaults replaces that, and tells all brokers.
+func (r topicConfigs) AlterBrokerDefaults(ctx context.Context, change func(map[string]string) (map[string]string, error)) error {
+	return alterConfig(ctx, r.session.Load(), allBrokers, "brokers/"+zkpaths.DefaultEntity, zkpaths.ConfigBrokers, change)
 }
 
 func configOf(path string, n zkpaths.Node) (map[string]string, error) {
@@ -55,17 +67,22 @@ func configOf(path string, n zkpaths.Node) (map[string]string, error) {
 	return zkpaths.DecodeConfig(path, n.Data)
 }
 
-// AlterTopicConfig changes a topic's overrides under the version that was read,
-// and again if somebody wrote first, then announces it (spec/admin-api.md §7.1).
+// AlterTopicConfig changes a topic's overrides and announces it.
 func AlterTopicConfig(ctx context.Context, z Znodes, topic string, change func(map[string]string) (map[string]string, error)) error {
-	path := zkpaths.TopicConfigPath(topic)
+	return alterConfig(ctx, z, zkpaths.TopicConfigPath(topic), "topics/"+zkpaths.SanitizeEntity(topic), zkpaths.TopicPath(topic), change)
+}
+
+// alterConfig changes what is set at path under the version that was read, and
+// again if somebody wrote first, then announces entity. Without the node that is
+// named owner there is nothing to configure (spec/admin-api.md §7.1).
+func alterConfig(ctx context.Context, z Znodes, path, entity, owner string, change func(map[string]string) (map[string]string, error)) error {
 	for range 10 {
-		nodes, err := z.Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: zkpaths.TopicPath(topic)}, {Op: zkpaths.GetData, Path: path}})
+		nodes, err := z.Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: owner}, {Op: zkpaths.GetData, Path: path}})
 		if err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
 		if nodes[0].Code == zkpaths.NoNode {
-			return fmt.Errorf("topic %s: %w", topic, kafka.UnknownTopicOrPartition)
+			return fmt.Errorf("%s is not there: %w", owner, kafka.UnknownTopicOrPartition)
 		}
 		have, err := configOf(path, nodes[1])
 		if err != nil {
@@ -85,7 +102,7 @@ func AlterTopicConfig(ctx context.Context, z Znodes, topic string, change func(m
 		}
 		switch out[0].Code {
 		case zkpaths.OK:
-			return AnnounceConfig(ctx, z, "topics/"+zkpaths.SanitizeEntity(topic))
+			return AnnounceConfig(ctx, z, entity)
 		case zkpaths.BadVersion, zkpaths.NodeExists, zkpaths.NoNode: // somebody was faster
 		default:
 			return out[0].Error(path)

@@ -3,10 +3,12 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
@@ -19,8 +21,8 @@ const (
 )
 
 // configWatch follows /config/changes for one broker with logs: it tells the
-// broker which topics to read again, and removes what is old (Kafka's
-// ZkNodeChangeNotificationListener).
+// broker which topics to read again, or what was changed for the broker itself, and
+// removes what is old (Kafka's ZkNodeChangeNotificationListener).
 type configWatch struct {
 	news chan struct{} // has one token when the children may have changed
 	last int64         // the highest sequence number that was looked at
@@ -50,7 +52,7 @@ func (e *emulated) watchConfigs() {
 			if err != nil {
 				return
 			}
-			again, err := e.configs.look(e.ctx, s, e.node)
+			again, err := e.look(e.ctx, s)
 			switch {
 			case err != nil: // the session may be over, though nobody has opened the next
 				if e.ctx.Err() == nil {
@@ -87,7 +89,8 @@ func (w *configWatch) wait(ctx context.Context, s *zkSession) {
 
 // look lists the announcements, arms the watch, and follows those that are new.
 // again says that the node is not there yet, so that nothing watches it.
-func (w *configWatch) look(ctx context.Context, s *zkSession, node *brokers.Node) (again bool, err error) {
+func (e *emulated) look(ctx context.Context, s *zkSession) (again bool, err error) {
+	w := e.configs
 	nodes, err := s.Session.Read(ctx, []zkpaths.Read{{Op: zkpaths.GetChildren, Path: zkpaths.ConfigChanges, Watch: true}})
 	if err != nil {
 		return false, err
@@ -117,17 +120,66 @@ func (w *configWatch) look(ctx context.Context, s *zkSession, node *brokers.Node
 	if nodes, err = s.Session.Read(ctx, reads); err != nil {
 		return false, err
 	}
+	topics, ours := changed(paths, nodes, e.plan.Broker.ID)
+	if ours {
+		d, err := e.readDefaults(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		e.node.Post(d)
+	}
 	w.last = last
-	if topics := changedTopics(paths, nodes); len(topics) > 0 {
-		node.Post(brokers.TopicConfigsChanged{Topics: topics})
+	if len(topics) > 0 {
+		e.node.Post(brokers.TopicConfigsChanged{Topics: topics})
 	}
 	return false, w.purge(ctx, s, paths, nodes)
 }
 
-// changedTopics gives the topics that announcements name. One that cannot be
-// read hurts only itself.
-func changedTopics(paths []string, nodes []zkpaths.Node) []string {
-	var topics []string
+// takeDefaults lets the broker begin with what was changed at run time.
+func (e *emulated) takeDefaults(ctx context.Context) {
+	if e.plan.Broker.Logs == nil {
+		return
+	}
+	logs := *e.plan.Broker.Logs
+	if logs.Topic == (brokers.TopicConfig{}) {
+		logs.Topic = brokers.DefaultTopicConfig()
+	}
+	e.static = brokers.DefaultsChanged{Topic: logs.Topic, Fetchers: max(1, logs.Fetchers)}
+	d, err := e.readDefaults(ctx, e)
+	if err != nil {
+		e.log.WithError(err).Warn("what was changed at run time is not known: the broker begins without it")
+		return
+	}
+	logs.Topic, logs.Fetchers = d.Topic, d.Fetchers
+	e.plan.Broker.Logs = &logs
+}
+
+// readDefaults gives what the static configuration and the changes at run time come
+// to, for all brokers and for this one (spec/admin-api.md §7.1).
+func (e *emulated) readDefaults(ctx context.Context, z interface {
+	Read(context.Context, []zkpaths.Read) ([]zkpaths.Node, error)
+}) (brokers.DefaultsChanged, error) {
+	paths := []string{allBrokers, zkpaths.BrokerConfigPath(e.plan.Broker.ID)}
+	nodes, err := z.Read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: paths[0]}, {Op: zkpaths.GetData, Path: paths[1]}})
+	if err != nil {
+		return brokers.DefaultsChanged{}, fmt.Errorf("read what is configured for brokers: %w", err)
+	}
+	var sets [2]map[string]string
+	for i, path := range paths {
+		if sets[i], err = configOf(path, nodes[i]); err != nil {
+			e.log.WithError(err).Warn("a configuration at run time has no effect")
+		}
+	}
+	if len(sets[0])+len(sets[1]) == 0 {
+		return e.static, nil
+	}
+	logs := e.plan.Settings.Over(sets[0], sets[1]).Logs()
+	return brokers.DefaultsChanged{Topic: logs.Topic, Fetchers: logs.Fetchers}, nil
+}
+
+// changed gives the topics that announcements name, and whether one names a broker
+// or all of them. One that cannot be read hurts only itself.
+func changed(paths []string, nodes []zkpaths.Node, self kafka.BrokerID) (topics []string, ours bool) {
 	for i, n := range nodes {
 		if n.Code != zkpaths.OK {
 			continue
@@ -136,13 +188,17 @@ func changedTopics(paths []string, nodes []zkpaths.Node) []string {
 		if err != nil {
 			continue
 		}
-		if name, ok := strings.CutPrefix(c.EntityPath, "topics/"); ok {
+		kind, name, _ := strings.Cut(c.EntityPath, "/")
+		switch {
+		case kind == "brokers":
+			ours = ours || name == zkpaths.DefaultEntity || name == strconv.Itoa(int(self))
+		case kind == "topics":
 			if name, err := zkpaths.DesanitizeEntity(name); err == nil {
 				topics = append(topics, name)
 			}
 		}
 	}
-	return topics
+	return topics, ours
 }
 
 // purge removes the announcements that everybody must have seen.

@@ -36,9 +36,10 @@ type emulated struct {
 	stop      context.CancelFunc
 	tasks     sync.WaitGroup
 
-	cluster atomic.Pointer[string] // /cluster/id, once it was read
-	configs *configWatch           // nil: a broker without logs, to whom configurations mean nothing
-	room    *wire.Room             // of all listeners
+	cluster atomic.Pointer[string]  // /cluster/id, once it was read
+	configs *configWatch            // nil: a broker without logs, to whom configurations mean nothing
+	static  brokers.DefaultsChanged // what holds where nothing was changed at run time
+	room    *wire.Room              // of all listeners
 
 	mu      sync.Mutex
 	bound   []net.Listener // opened before the first Listen
@@ -79,6 +80,7 @@ func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emula
 		return e, unreachable(connectString(o.ZooKeeper), err)
 	}
 	e.session = s
+	e.takeDefaults(ctx)
 	if p.LikeReal {
 		cluster, err := ensureClusterID(ctx, e)
 		if err != nil {

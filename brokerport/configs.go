@@ -205,13 +205,13 @@ func inMilliseconds(key string, s synonym) *string {
 	return s.Value
 }
 
-// brokerConfigs shows the broker itself: what is known, and what else is set.
-// The latter may be a secret.
+// brokerConfigs shows the broker itself: what it acts on, and what else is set. Of
+// that, what is not known may be a secret.
 func brokerConfigs(layers []configured) []kmsg.DescribeConfigsResponseResourceConfig {
 	table := brokerSettings()
 	names := map[string]bool{}
 	for name, known := range table {
-		names[name] = !known.volatile
+		names[name] = !known.volatile && !known.idle
 	}
 	for _, layer := range layers {
 		for name := range layer.set {
@@ -230,7 +230,8 @@ func brokerConfigs(layers []configured) []kmsg.DescribeConfigsResponseResourceCo
 func brokerConfig(table map[string]setting, name string, layers []configured) kmsg.DescribeConfigsResponseResourceConfig {
 	known, ok := table[name]
 	c := kmsg.NewDescribeConfigsResponseResourceConfig()
-	c.Name, c.ConfigType, c.ReadOnly, c.IsSensitive = name, known.kind, !known.dynamic, !ok
+	c.Name, c.ConfigType, c.ReadOnly = name, known.kind, !known.dynamic || known.idle
+	c.IsSensitive = !ok || known.kind == kmsg.ConfigTypePassword
 	c.Source, c.IsDefault = kmsg.ConfigSourceDefaultConfig, true
 	c.ConfigSynonyms = synonyms(table, name, layers)
 	if len(c.ConfigSynonyms) > 0 {

@@ -30,7 +30,7 @@ func (l *Listener) alterConfigs(ctx context.Context, req *kmsg.AlterConfigsReque
 
 // alterConfig changes one resource. An error wraps the code to answer.
 func (p *Port) alterConfig(ctx context.Context, c endpoint.ConfigChange, validateOnly bool) error {
-	e := entity{keys: p.brokerKeys(c.Name == "")}
+	e := entity{keys: p.brokerKeys()}
 	switch {
 	case c.Type == kmsg.ConfigResourceTypeTopic:
 		if err := endpoint.CheckTopicResource(c.Name); err != nil {
@@ -149,9 +149,11 @@ func (p *Port) topicChecks() endpoint.ConfigKeys {
 	return all
 }
 
-// brokerKeys are the configurations of brokers, of one or of all. Keys that are
-// not known are stored: they may be a plug-in's.
-func (p *Port) brokerKeys(all bool) endpoint.ConfigKeys {
+// brokerKeys are the configurations of brokers, of one or of all. Keys that Kafka
+// does not know are stored: they may be a plug-in's. What Kafka changes at run time
+// and has no effect here is refused, but for throttles: they are kept for tools that
+// set and remove them around a move, which here goes on at full speed.
+func (p *Port) brokerKeys() endpoint.ConfigKeys {
 	table := brokerSettings()
 	return endpoint.ConfigKeys{
 		Find: func(name string) (string, bool, bool) {
@@ -160,7 +162,31 @@ func (p *Port) brokerKeys(all bool) endpoint.ConfigKeys {
 		},
 		Check: func(set map[string]string) events.RowError {
 			for _, name := range slices.Sorted(maps.Keys(set)) {
-				if why := checkBrokerKey(table, name, set[name], all); why != "" {
+				if why := checkBrokerKey(table, name, set[name]); why != "" {
+					return events.RowError{Error: kafka.InvalidRequest, Message: why}
+				}
+			}
+			return events.RowError{}
+		},
+		BadOperation: kafka.InvalidRequest,
+	}
+}
+
+// KeysOfAllBrokers are the configurations that a controller lets be set for all
+// brokers, which may be real ones: those, too, that have no effect on emulated ones.
+func KeysOfAllBrokers() endpoint.ConfigKeys {
+	table := brokerSettings()
+	return endpoint.ConfigKeys{
+		Find: func(name string) (string, bool, bool) {
+			known, ok := table[name]
+			return known.def, known.kind == kmsg.ConfigTypeList, ok
+		},
+		Check: func(set map[string]string) events.RowError {
+			for _, name := range slices.Sorted(maps.Keys(set)) {
+				if known := table[name]; known.idle && known.dynamic {
+					continue
+				}
+				if why := checkBrokerKey(table, name, set[name]); why != "" {
 					return events.RowError{Error: kafka.InvalidRequest, Message: why}
 				}
 			}
@@ -171,15 +197,15 @@ func (p *Port) brokerKeys(all bool) endpoint.ConfigKeys {
 }
 
 // checkBrokerKey tells why a key cannot be set so at run time, or "".
-func checkBrokerKey(table map[string]setting, name, value string, all bool) string {
+func checkBrokerKey(table map[string]setting, name, value string) string {
 	known, ok := table[name]
 	switch {
+	case known.idle && known.dynamic, strings.HasPrefix(name, "listener.name."):
+		return fmt.Sprintf("configuration %s means nothing to an emulated broker, so that it cannot be changed", name)
 	case !ok:
 		return ""
 	case !known.dynamic:
 		return fmt.Sprintf("configuration %s cannot be changed at run time", name)
-	case known.perOne && all:
-		return fmt.Sprintf("configuration %s can be set for single brokers only", name)
 	}
 	if why := known.check(value); why != "" {
 		return fmt.Sprintf("configuration %s: %s", name, why)

@@ -103,7 +103,7 @@ func TestTopicConfigsOfOldRelease(t *testing.T) {
 }
 
 func TestDescribeBrokerConfigs(t *testing.T) {
-	s := newSite(t, brokerport.Settings{"num.partitions": "4", "ssl.key.password": "secret"}, "3.9")
+	s := newSite(t, brokerport.Settings{"num.partitions": "4", "ssl.key.password": "secret", "num.io.threads": "9", "my.plug.in": "x"}, "3.9")
 	s.host(t, orders)
 	s.put(t, "/config/brokers/1", `{"version":1,"config":{"leader.replication.throttled.rate":"10"}}`)
 	s.put(t, "/config/brokers/<default>", `{"version":1,"config":{"log.retention.ms":"9","plug.in":"x"}}`)
@@ -123,6 +123,9 @@ func TestDescribeBrokerConfigs(t *testing.T) {
 		"default.replication.factor":        {"1", kmsg.ConfigSourceDefaultConfig, true, false},
 		"broker.rack":                       {"-", kmsg.ConfigSourceDefaultConfig, true, false},
 		"ssl.key.password":                  {"-", kmsg.ConfigSourceStaticBrokerConfig, true, true},
+		"num.io.threads":                    {"9", kmsg.ConfigSourceStaticBrokerConfig, true, false},
+		"my.plug.in":                        {"-", kmsg.ConfigSourceStaticBrokerConfig, true, true},
+		"listeners":                         {"PLAINTEXT://:9092", kmsg.ConfigSourceDefaultConfig, true, false},
 	} {
 		c := got[name]
 		value := "-"
@@ -138,8 +141,10 @@ func TestDescribeBrokerConfigs(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := got["follower.replication.throttled.rate"]; ok {
-		t.Error("a throttle is shown that is not set")
+	for _, name := range []string{"follower.replication.throttled.rate", "background.threads"} {
+		if _, ok := got[name]; ok {
+			t.Errorf("%s is shown, and is not set", name)
+		}
 	}
 	var names []string
 	for _, c := range s.describe(t, 4, ofBroker, "").Configs {
@@ -214,7 +219,11 @@ func TestAlterRefusals(t *testing.T) {
 		{"fixed key", ofBroker, "1", set("num.partitions", "2"), kafka.InvalidRequest},
 		{"bad value", ofBroker, "1", set("message.max.bytes", "many"), kafka.InvalidRequest},
 		{"bad list", ofBroker, "1", set("log.cleanup.policy", "burn"), kafka.InvalidRequest},
-		{"single brokers' key", ofBroker, "", set("advertised.listeners", "PLAINTEXT://h:1"), kafka.InvalidRequest},
+		{"ports", ofBroker, "1", set("advertised.listeners", "PLAINTEXT://h:1"), kafka.InvalidRequest},
+		{"no effect here", ofBroker, "", set("num.io.threads", "4"), kafka.InvalidRequest},
+		{"of a listener", ofBroker, "1", set("listener.name.x.ssl.keystore.location", "/k"), kafka.InvalidRequest},
+		{"too few", ofBroker, "1", set("num.replica.fetchers", "0"), kafka.InvalidRequest},
+		{"kept already, deleted", ofBroker, "1", op{Name: "num.io.threads", Op: kmsg.IncrementalAlterConfigOpDelete}, kafka.NoError},
 		{"client metrics", 16, "m", set("interval.ms", "100"), kafka.InvalidRequest},
 	} {
 		if code := s.alter(t, c.kind, c.name, true, c.op); code != c.code {

@@ -89,7 +89,7 @@ type Port struct {
 
 // New makes a Port. Listener gives what serves a listening socket.
 func New(o Options) (*Port, error) {
-	if err := o.Settings.check(); err != nil {
+	if err := o.Settings.Check(); err != nil {
 		return nil, err
 	}
 	p := &Port{node: o.Node, clusterID: o.ClusterID, controller: o.Controller, log: o.Log, settings: o.Settings, store: o.Store, topicID: o.TopicID,

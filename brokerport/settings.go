@@ -7,9 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
@@ -24,18 +28,18 @@ type setting struct {
 	null     bool  // there is no default
 	least    int64 // of numbers
 	dynamic  bool  // can be changed at run time
-	perOne   bool  // but not for all brokers at once
 	volatile bool  // is set at run time alone, as throttles are
+	idle     bool  // means nothing here: it is shown where it is set
 }
 
-// brokerSettings are the configurations that are acted on here, shown, or
-// inherited by topics (spec/admin-api.md §7.2, §7.4).
-func brokerSettings() map[string]setting {
+// brokerSettings are the configurations of brokers: those that are acted on here,
+// or shown, or inherited by topics, and the idle ones (spec/admin-api.md §7.2,
+// §7.4). The table never changes.
+var brokerSettings = sync.OnceValue(func() map[string]setting {
 	static := func(kind kmsg.ConfigType, def string, least int64) setting {
 		return setting{kind: kind, def: def, least: least}
 	}
 	none := func(kind kmsg.ConfigType) setting { return setting{kind: kind, null: true, least: math.MinInt64} }
-	perOne := func(s setting) setting { s.dynamic, s.perOne = true, true; return s }
 	throttle := setting{kind: kmsg.ConfigTypeLong, def: strconv.FormatInt(math.MaxInt64, 10), dynamic: true, volatile: true}
 	const (
 		boolean = kmsg.ConfigTypeBoolean
@@ -45,8 +49,9 @@ func brokerSettings() map[string]setting {
 		long    = kmsg.ConfigTypeLong
 		list    = kmsg.ConfigTypeList
 	)
-	table := map[string]setting{
-		"advertised.listeners":                           perOne(none(text)),
+	table := idleSettings()
+	maps.Copy(table, map[string]setting{
+		"advertised.listeners":                           none(text),
 		"auto.create.topics.enable":                      static(boolean, "true", 0),
 		"auto.leader.rebalance.enable":                   static(boolean, "true", 0),
 		"broker.id":                                      static(integer, "-1", -1),
@@ -66,27 +71,26 @@ func brokerSettings() map[string]setting {
 		"inter.broker.protocol.version":                  static(text, "3.9-IV0", 0),
 		"leader.imbalance.check.interval.seconds":        static(long, "300", 1),
 		"leader.imbalance.per.broker.percentage":         static(integer, "10", 0),
-		"listener.security.protocol.map":                 perOne(static(text, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", 0)),
-		"listeners":                                      perOne(static(text, "PLAINTEXT://:9092", 0)),
+		"listener.security.protocol.map":                 static(text, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", 0),
+		"listeners":                                      static(text, "PLAINTEXT://:9092", 0),
 		"log.dir":                                        static(text, "/tmp/kafka-logs", 0),
 		"log.dirs":                                       none(text),
+		"log.retention.check.interval.ms":                static(long, "300000", 1),
 		"log.retention.hours":                            static(integer, "168", math.MinInt32),
 		"log.retention.minutes":                          none(integer),
 		"log.roll.hours":                                 static(integer, "168", 1),
 		"log.roll.jitter.hours":                          static(integer, "0", 0),
 		"max.incremental.fetch.session.cache.slots":      static(integer, "1000", 0),
 		"num.partitions":                                 static(integer, "1", 1),
-		"num.replica.fetchers":                           {kind: integer, def: "1", dynamic: true},
+		"num.replica.fetchers":                           {kind: integer, def: "1", least: 1, dynamic: true},
 		"offset.metadata.max.bytes":                      static(integer, "4096", 0),
 		"offsets.commit.timeout.ms":                      static(integer, "5000", 1),
 		"offsets.retention.check.interval.ms":            static(long, "600000", 1),
 		"offsets.retention.minutes":                      static(integer, "10080", 1),
-		"offsets.topic.compression.codec":                static(integer, "0", 0),
 		"offsets.topic.num.partitions":                   static(integer, "50", 1),
 		"offsets.topic.replication.factor":               static(short, "3", 1),
 		"offsets.topic.segment.bytes":                    static(integer, "104857600", 1),
 		"producer.id.expiration.ms":                      {kind: integer, def: "86400000", least: 1, dynamic: true},
-		"queued.max.request.bytes":                       static(long, "-1", -1),
 		"replica.fetch.backoff.ms":                       static(integer, "1000", 0),
 		"replica.fetch.max.bytes":                        static(integer, "1048576", 0),
 		"replica.fetch.min.bytes":                        static(integer, "1", math.MinInt32),
@@ -115,7 +119,7 @@ func brokerSettings() map[string]setting {
 		"log.retention.bytes":                            {kind: long, def: "-1", least: math.MinInt64, dynamic: true},
 		"log.index.size.max.bytes":                       {kind: integer, def: "10485760", least: 4, dynamic: true},
 		"log.index.interval.bytes":                       {kind: integer, def: "4096", dynamic: true},
-	}
+	})
 	// What topics inherit and is not above has their type and default, and can be
 	// changed at run time.
 	for topicKey, key := range inherited() {
@@ -125,7 +129,7 @@ func brokerSettings() map[string]setting {
 		}
 	}
 	return table
-}
+})
 
 // inherited gives, for each configuration of topics, the brokers' that it takes
 // its value from where a topic sets none (spec/admin-api.md §7.4).
@@ -209,14 +213,20 @@ func (s setting) check(value string) string {
 	return ""
 }
 
-// check says which of the settings has an illegal value. Keys that are not
+// Known tells whether a broker acts on a configuration, or shows it because it does.
+func Known(key string) bool {
+	known, ok := brokerSettings()[key]
+	return ok && !known.idle
+}
+
+// Check says which of the settings has an illegal value. Keys that are not
 // known here are somebody else's.
-func (s Settings) check() error {
+func (s Settings) Check() error {
 	table := brokerSettings()
 	for _, key := range slices.Sorted(maps.Keys(s)) {
-		if known, ok := table[key]; ok {
+		if known, ok := table[key]; ok && !known.idle {
 			if why := known.check(s[key]); why != "" {
-				return fmt.Errorf("%s: %s", key, why)
+				return fmt.Errorf("%s: %s; correct it in the broker's configuration", key, why)
 			}
 		}
 	}
@@ -231,13 +241,75 @@ func (s Settings) text(key string) string {
 	return brokerSettings()[key].def
 }
 
-// number gives a setting that check has passed.
+// number gives a setting that Check has passed.
 func (s Settings) number(key string) int64 {
 	n, _ := strconv.ParseInt(s.text(key), 10, 64)
 	return n
 }
 
 func (s Settings) bool(key string) bool { return strings.EqualFold(s.text(key), "true") }
+
+// milliseconds gives a setting of that unit.
+func (s Settings) milliseconds(key string) time.Duration {
+	return time.Duration(min(s.number(key), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+// Groups is how the settings have consumer groups coordinated. MemberID and what
+// tells of partitions is left open.
+func (s Settings) Groups() groups.Options {
+	o := groups.DefaultOptions()
+	o.MinSessionTimeout, o.MaxSessionTimeout = s.milliseconds("group.min.session.timeout.ms"), s.milliseconds("group.max.session.timeout.ms")
+	o.MaxSize = int(s.number("group.max.size"))
+	o.InitialRebalanceDelay = s.milliseconds("group.initial.rebalance.delay.ms")
+	o.OffsetsRetention = time.Duration(s.number("offsets.retention.minutes")) * time.Minute
+	o.RetentionCheck, o.CommitTimeout = s.milliseconds("offsets.retention.check.interval.ms"), s.milliseconds("offsets.commit.timeout.ms")
+	o.MaxOffsetMetadata = int(s.number("offset.metadata.max.bytes"))
+	return o
+}
+
+// Logs is how the settings have records kept and copied.
+func (s Settings) Logs() brokers.LogOptions {
+	o := brokers.LogOptions{
+		Topic: s.Topic(), Fetchers: int(s.number("num.replica.fetchers")), FetchMinBytes: int(s.number("replica.fetch.min.bytes")),
+		FetchMaxBytes: int(s.number("replica.fetch.response.max.bytes")), FetchPartitionBytes: int(s.number("replica.fetch.max.bytes")),
+		FetchBackoff: s.milliseconds("replica.fetch.backoff.ms"), Checkpoint: s.milliseconds("replica.high.watermark.checkpoint.interval.ms"),
+		RetentionCheck: s.milliseconds("log.retention.check.interval.ms"),
+	}
+	for _, dir := range strings.Split(s.text("log.dirs"), ",") {
+		if dir = strings.TrimSpace(dir); dir != "" {
+			o.Dirs = append(o.Dirs, dir)
+		}
+	}
+	if dir, ok := s["log.dir"]; ok && len(o.Dirs) == 0 {
+		o.Dirs = []string{strings.TrimSpace(dir)}
+	}
+	return o
+}
+
+// Topic is what the settings say of topics that set nothing themselves.
+func (s Settings) Topic() brokers.TopicConfig {
+	set := s.TopicDefaults()
+	set["producer.id.expiration.ms"] = s.text("producer.id.expiration.ms")
+	return brokers.DefaultTopicConfig().With(set)
+}
+
+// Over gives the settings with what was changed at run time: for all brokers, and
+// for this one, which is the stronger. Where nothing may be changed so, or not to
+// that, the settings stand.
+func (s Settings) Over(all, own map[string]string) Settings {
+	out, table := maps.Clone(s), brokerSettings()
+	if out == nil {
+		out = Settings{}
+	}
+	for _, set := range []map[string]string{all, own} {
+		for key, value := range set {
+			if known := table[key]; known.dynamic && !known.idle && known.check(value) == "" {
+				out[key] = value
+			}
+		}
+	}
+	return out
+}
 
 // TopicDefaults gives the configurations of topics, under their own names, that
 // the settings give them: only those that are set.

@@ -49,7 +49,7 @@ type following struct {
 // fetcherOf gives the fetcher that a partition belongs to.
 func (b *Broker) fetcherOf(p *partition) *fetcher {
 	id := fetcherID{leader: p.leader}
-	if n := b.opts.Logs.Fetchers; n > 1 {
+	if n := b.fetcherCount(); n > 1 {
 		id.index = int((31*uint32(javaHash(p.tp.Topic)) + uint32(p.tp.Partition)) & 0x7fffffff % uint32(n))
 	}
 	f := b.fetchers[id]
@@ -58,6 +58,14 @@ func (b *Broker) fetcherOf(p *partition) *fetcher {
 		b.fetchers[id] = f
 	}
 	return f
+}
+
+// fetcherCount is num.replica.fetchers: how many share the partitions of a leader.
+func (b *Broker) fetcherCount() int {
+	if b.configs.fetchers > 0 {
+		return b.configs.fetchers
+	}
+	return b.opts.Logs.Fetchers
 }
 
 // javaHash is Java's hash of a string.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
@@ -421,6 +422,43 @@ func TestTopicConfigs(t *testing.T) {
 		g, err := c.host.Node(1).Gauges(t.Context(), true)
 		if err != nil || g.UnderMinIsrPartitionCount != 1 || g.UnderReplicatedPartitions != 1 || g.LeaderCount != 1 || len(g.Partitions) != 1 || g.Partitions[0].InSyncReplicasCount != 1 {
 			t.Fatalf("%+v %v", g, err)
+		}
+		c.end(t)
+	})
+}
+
+// TestDefaultsChange: what the broker is told at run time holds for topics that set
+// nothing, those that are hosted and others, and for no other; followers that are
+// spread over more fetchers go on.
+func TestDefaultsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		if err := c.zk.Seed(zkserver.Saved{Path: zkpaths.TopicConfigPath("t"), Data: zkpaths.EncodeConfig(map[string]string{"max.message.bytes": "77"})}); err != nil {
+			t.Fatal(err)
+		}
+		produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "x")
+		base := brokers.DefaultTopicConfig()
+		base.MinISR, base.MaxMessageBytes, base.Retention = 4, 99, time.Hour
+		for _, id := range []kafka.BrokerID{1, 2, 3} {
+			c.host.Node(id).Post(brokers.DefaultsChanged{Topic: base, Fetchers: 3})
+		}
+		synctest.Wait()
+		want := base
+		want.MaxMessageBytes = 77
+		if d := cmp.Diff(want, c.host.Node(1).TopicConfig("t")); d != "" {
+			t.Error("a topic with a size of its own", d)
+		}
+		if d := cmp.Diff(base, c.host.Node(1).TopicConfig("other")); d != "" {
+			t.Error("a topic that is not hosted", d)
+		}
+		// From 3.7 on no more replicas are asked for than there are.
+		if r := produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "y"); r.Error != kafka.NoError {
+			t.Errorf("%+v", r)
+		}
+		c.host.Node(1).Post(brokers.DefaultsChanged{Topic: brokers.DefaultTopicConfig(), Fetchers: 1})
+		synctest.Wait()
+		if got := c.host.Node(1).TopicConfig("t"); got.MinISR != 1 || got.Retention != 7*24*time.Hour {
+			t.Errorf("taken back: %+v", got)
 		}
 		c.end(t)
 	})

@@ -209,7 +209,7 @@ func (b *Broker) loadDir(i int, dir string) error {
 		if !e.IsDir() || err != nil || kafka.ValidTopicName(tp.Topic) != "" {
 			continue
 		}
-		o := b.opts.Logs.Topic.log()
+		o := b.configs.base().log()
 		o.RecoveryPoint, o.LogStartOffset = points[1][tp], points[2][tp]
 		path := filepath.Join(dir, e.Name())
 		st := &stored{dir: i, checkpoint: points[0][tp]}

@@ -29,13 +29,15 @@ type TopicConfig struct {
 	TimestampBefore time.Duration // message.timestamp.before.max.ms; 0: no bound
 	TimestampAfter  time.Duration // message.timestamp.after.max.ms; 0: no bound
 
+	ProducerIDExpiration time.Duration // producer.id.expiration.ms, of brokers alone
+
 	NoDownconversion bool // message.downconversion.enable is false: nothing for consumers older than 0.11
 }
 
 // DefaultTopicConfig has Kafka's defaults.
 func DefaultTopicConfig() TopicConfig {
 	return TopicConfig{MinISR: 1, RetentionBytes: commitlog.NoRetention, Retention: 7 * 24 * time.Hour, Delete: true, CleanableRatio: 0.5,
-		DeleteRetention: 24 * time.Hour, SegmentBytes: 1 << 30, MaxMessageBytes: 1<<20 + 12}
+		DeleteRetention: 24 * time.Hour, SegmentBytes: 1 << 30, MaxMessageBytes: 1<<20 + 12, ProducerIDExpiration: commitlog.DefaultProducerIDExpiration}
 }
 
 // With gives the configuration with what a topic sets for itself. A value that
@@ -81,6 +83,8 @@ func (c *TopicConfig) set(name, value string) {
 		assign(&c.TimestampBefore, bound(n), number)
 	case "message.timestamp.after.max.ms":
 		assign(&c.TimestampAfter, bound(n), number)
+	case "producer.id.expiration.ms":
+		assign(&c.ProducerIDExpiration, milliseconds(n), number && n >= 1)
 	case "min.cleanable.dirty.ratio":
 		if f, err := strconv.ParseFloat(value, 64); err == nil {
 			c.CleanableRatio = f
@@ -133,7 +137,9 @@ type topicState struct {
 // them on other goroutines.
 type topicConfigs struct {
 	mu       sync.RWMutex
-	defaults TopicConfig
+	defaults TopicConfig  // what the broker was started with; never changed
+	changed  *TopicConfig // at run time; never changed in place; nil: it was not
+	fetchers int          // num.replica.fetchers at run time; 0: as it was started; the loop's alone
 	topics   map[string]TopicConfig
 }
 
@@ -143,7 +149,21 @@ func (c *topicConfigs) get(topic string) TopicConfig {
 	if t, ok := c.topics[topic]; ok {
 		return t
 	}
-	return c.defaults
+	return *c.inForce()
+}
+
+// base is what holds for topics that set nothing.
+func (c *topicConfigs) base() *TopicConfig {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.inForce()
+}
+
+func (c *topicConfigs) inForce() *TopicConfig {
+	if c.changed != nil {
+		return c.changed
+	}
+	return &c.defaults
 }
 
 func (c *topicConfigs) put(topic string, t TopicConfig, own bool) {
@@ -164,7 +184,7 @@ func (c *topicConfigs) put(topic string, t TopicConfig, own bool) {
 func (b *Broker) topic(name string) *topicState {
 	t := b.topics[name]
 	if t == nil {
-		t = &topicState{name: name, config: &b.opts.Logs.Topic}
+		t = &topicState{name: name, config: b.configs.base()}
 		b.topics[name] = t
 		b.wantConfigs = append(b.wantConfigs, name)
 	}
@@ -183,6 +203,33 @@ func (e TopicConfigsChanged) apply(b *Broker, _ time.Time) {
 	for _, name := range e.Topics {
 		if b.topics[name] != nil {
 			b.wantConfigs = append(b.wantConfigs, name)
+		}
+	}
+}
+
+// DefaultsChanged says that the broker is configured differently at run time:
+// Topic holds for topics that set nothing, Fetchers is num.replica.fetchers.
+type DefaultsChanged struct {
+	Topic    TopicConfig
+	Fetchers int
+}
+
+func (e DefaultsChanged) apply(b *Broker, now time.Time) {
+	if b.configs == nil {
+		return
+	}
+	if *b.configs.base() != e.Topic {
+		b.configs.mu.Lock()
+		b.configs.changed = &e.Topic
+		b.configs.mu.Unlock()
+		TopicConfigsChanged{}.apply(b, now)
+	}
+	if e.Fetchers > 0 && e.Fetchers != b.fetcherCount() {
+		b.configs.fetchers = e.Fetchers
+		for _, tp := range slices.SortedFunc(maps.Keys(b.partitions), kafka.TopicPartition.Compare) {
+			if p := b.partitions[tp]; p.follow != nil {
+				b.startFollowing(p)
+			}
 		}
 	}
 }
@@ -207,7 +254,7 @@ func (e topicConfigsRead) apply(b *Broker, now time.Time) {
 	for i, name := range e.topics {
 		if t := b.topics[name]; t != nil {
 			t.known = true
-			b.configure(t, b.opts.Logs.Topic.With(e.sets[i]))
+			b.configure(t, b.configs.base().With(e.sets[i]))
 			b.configs.put(name, *t.config, len(e.sets[i]) > 0)
 		}
 	}
@@ -223,7 +270,9 @@ func (b *Broker) configure(t *topicState, c TopicConfig) {
 	if *t.config == c {
 		return
 	}
-	t.config = &c
+	if t.config = &c; c == *b.configs.base() {
+		t.config = b.configs.base()
+	}
 	if c.Compact && b.cleanAt.IsZero() {
 		b.cleanAt = b.now.Add(cleanerRest)
 	}

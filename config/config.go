@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,8 @@ type Config struct {
 	ZKDigest               string            // zkc.zk.digest: USER:PASSWORD for ZooKeeper's digest scheme; "" is no credentials
 	ZKBatch                int               // zkc.zk.batch: writes per ZooKeeper transaction; 0 is the built-in limit, 1 Kafka's order
 	settings               []Setting         // in table order
-	unknown                []string          // keys of the file that no row of the table names
+	others                 map[string]string // the file's keys that no row of the table names
+	unknown                []string          // those of them that Source.Also does not know
 	file                   string            // the file that was read
 	fileSet                map[string]bool   // known keys that the file has
 }
@@ -104,6 +106,8 @@ type Source struct {
 	Flags map[string]Flag
 	// File is a YAML file (.yaml, .yml) or a server.properties (any other name); "" is none.
 	File string
+	// Also tells which further keys of the file the command uses, see Others. Nil: none.
+	Also func(key string) bool
 }
 
 // Flag is a value from the command line.
@@ -119,7 +123,7 @@ const delimiter = "\x00"
 // checks them against each other.
 func Load(src Source) (*Config, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter(delimiter))
-	c := &Config{file: src.File, fileSet: map[string]bool{}}
+	c := &Config{file: src.File, fileSet: map[string]bool{}, others: map[string]string{}}
 	if src.File != "" {
 		values, err := readFile(src.File)
 		if err != nil {
@@ -130,7 +134,10 @@ func Load(src Source) (*Config, error) {
 			if slices.ContainsFunc(table, func(r row) bool { return r.key == key }) {
 				known[key] = value
 				c.fileSet[key] = true
-			} else {
+				continue
+			}
+			c.others[key] = strings.TrimSpace(value)
+			if src.Also == nil || !src.Also(key) {
 				c.unknown = append(c.unknown, key)
 			}
 		}
@@ -242,6 +249,10 @@ func (c *Config) Settings() []Setting {
 
 // Given tells whether a key was set by anything but its default.
 func (c *Config) Given(key string) bool { return c.find(key).Origin != "default" }
+
+// Others gives the file's keys that the table does not have, case kept, with their
+// values as text: Kafka's brokers have many more, see Source.Also.
+func (c *Config) Others() map[string]string { return maps.Clone(c.others) }
 
 // Unknown gives the file's keys that mean nothing here, sorted, case kept.
 func (c *Config) Unknown() []string { return slices.Clone(c.unknown) }

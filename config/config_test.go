@@ -103,6 +103,21 @@ num.network.threads=3
 	}
 }
 
+// Keys that the command uses though the table does not have them cost no warning.
+func TestOtherKeys(t *testing.T) {
+	c, err := Load(Source{File: write(t, "server.properties", "broker.id=1\nlog.segment.bytes = 4096\nlog.segment.bites=1\n"),
+		Also: func(key string) bool { return key == "log.segment.bytes" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]string{"log.segment.bytes": "4096", "log.segment.bites": "1"}, c.Others()); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"log.segment.bites"}, c.Unknown()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestYAML(t *testing.T) {
 	c, err := Load(Source{File: write(t, "zkc.yaml", `
 broker: {id: 5}

@@ -177,6 +177,8 @@ func alterAll(ctx context.Context, changes []ConfigChange, validateOnly bool, al
 
 func (e *Endpoint) alterOne(ctx context.Context, c ConfigChange, validateOnly bool) error {
 	switch {
+	case c.Type == kmsg.ConfigResourceTypeBroker && c.Name == "" && e.configs != nil:
+		return e.change(ctx, c, e.configs.BrokerKeys(), validateOnly, e.configs.BrokerDefaults, e.configs.AlterBrokerDefaults)
 	case c.Type == kmsg.ConfigResourceTypeBroker:
 		if why := e.ownBroker(c.Name); why.Error != kafka.NoError {
 			return &Refusal{why}
@@ -188,15 +190,25 @@ func (e *Endpoint) alterOne(ctx context.Context, c ConfigChange, validateOnly bo
 	if err := CheckTopicResource(c.Name); err != nil {
 		return err
 	}
+	return e.change(ctx, c, TopicKeys(), validateOnly, func(ctx context.Context) (map[string]string, error) { return e.configs.Topic(ctx, c.Name) },
+		func(ctx context.Context, apply alteration) error { return e.configs.AlterTopic(ctx, c.Name, apply) })
+}
+
+// alteration gives a set of keys after a change.
+type alteration = func(set map[string]string) (map[string]string, error)
+
+// change carries a change out, or only tells what would come of it.
+func (e *Endpoint) change(ctx context.Context, c ConfigChange, keys ConfigKeys, validateOnly bool,
+	read func(context.Context) (map[string]string, error), alter func(context.Context, alteration) error) error {
 	if err := e.reads.enter(ctx); err != nil {
 		return err
 	}
 	defer e.reads.leave()
-	apply := func(set map[string]string) (map[string]string, error) { return c.Apply(set, TopicKeys()) }
+	apply := func(set map[string]string) (map[string]string, error) { return c.Apply(set, keys) }
 	if !validateOnly {
-		return e.configs.AlterTopic(ctx, c.Name, apply)
+		return alter(ctx, apply)
 	}
-	set, err := e.configs.Topic(ctx, c.Name)
+	set, err := read(ctx)
 	if err == nil {
 		_, err = apply(set)
 	}

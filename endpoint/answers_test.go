@@ -53,6 +53,16 @@ func (c *smallConfigs) Topic(_ context.Context, topic string) (map[string]string
 	return nil, fmt.Errorf("topic %q: %w", topic, kafka.UnknownTopicOrPartition)
 }
 
+func (c *smallConfigs) AlterBrokerDefaults(ctx context.Context, change func(map[string]string) (map[string]string, error)) error {
+	set, err := c.BrokerDefaults(ctx)
+	if err == nil {
+		_, err = change(set)
+	}
+	return err
+}
+
+func (*smallConfigs) BrokerKeys() ConfigKeys { return TopicKeys() }
+
 func (*smallConfigs) BrokerDefaults(context.Context) (map[string]string, error) {
 	return map[string]string{"log.retention.ms": "5"}, nil
 }

@@ -38,6 +38,11 @@ type Configs interface {
 	AlterTopic(ctx context.Context, topic string, change func(set map[string]string) (map[string]string, error)) error
 	// BrokerDefaults gives the dynamic configuration of all brokers.
 	BrokerDefaults(ctx context.Context) (map[string]string, error)
+	// AlterBrokerDefaults replaces it as AlterTopic does a topic's. Clients take any
+	// node for that.
+	AlterBrokerDefaults(ctx context.Context, change func(set map[string]string) (map[string]string, error)) error
+	// BrokerKeys are the keys that it may have.
+	BrokerKeys() ConfigKeys
 }
 
 // Producers gives out producer ids, which any broker does without asking the

@@ -13,7 +13,6 @@ import (
 	"github.com/zkcontroller/zkcontroller/assembly"
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
-	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
@@ -40,7 +39,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	controller := f.Bool("controller", false, "be a candidate for the controller, too (with a configuration)")
 	record := f.String("record", "", "with --controller: append a record of every event to this file, one JSON object a line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, log, err := loadConfig(cmd)
+		c, log, err := loadConfig(cmd, brokerport.Known)
 		if err != nil {
 			return err
 		}
@@ -156,7 +155,8 @@ func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := assembly.BrokerOptions{LikeReal: true, LogDirs: c.LogDirs}
+	p := assembly.BrokerOptions{LikeReal: true, Settings: brokerSettings(c)}
+	p.LogDirs = p.Settings.Logs().Dirs // log.dirs, or log.dir
 	var bind []config.Endpoint
 	for _, l := range c.Listeners {
 		if l.Protocol != kafka.Plaintext.String() {
@@ -184,7 +184,6 @@ func planOfConfig(c *config.Config) ([]assembly.BrokerOptions, error) {
 	}
 	p.Broker = brokerOptions(c, kafka.BrokerID(c.BrokerID), v, advertised)
 	p.Broker.Release = brokers.ReleaseOf(v) // a configuration does not tell the program that it is for
-	p.Settings = brokerSettings(c)
 	return []assembly.BrokerOptions{p}, nil
 }
 
@@ -203,9 +202,10 @@ func brokerOptions(c *config.Config, id kafka.BrokerID, v kafka.ProtocolVersion,
 	return o
 }
 
-// brokerSettings are those of Kafka's keys that were set.
+// brokerSettings are those of Kafka's keys that were set, and what else the file
+// has: a broker shows it.
 func brokerSettings(c *config.Config) brokerport.Settings {
-	all := brokerport.Settings{}
+	all := brokerport.Settings(c.Others())
 	for _, s := range c.Settings() {
 		if c.Given(s.Key) && !strings.HasPrefix(s.Key, "zkc.") && s.Key != "bootstrap.servers" {
 			all[s.Key] = s.Value
@@ -218,10 +218,6 @@ func brokerSettings(c *config.Config) brokerport.Settings {
 func keepRecords(all []assembly.BrokerOptions) {
 	for i := range all {
 		all[i].KeepRecords()
-		if all[i].LikeReal {
-			group := groups.DefaultOptions()
-			all[i].Broker.Groups, all[i].Broker.Logs.Dirs = &group, all[i].LogDirs
-		}
 	}
 }
 

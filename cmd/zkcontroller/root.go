@@ -61,9 +61,12 @@ func zookeeperFlag(f *pflag.FlagSet) {
 }
 
 // loadConfig reads all sources of a command, and logs the one warning about
-// unknown keys.
-func loadConfig(cmd *cobra.Command) (*config.Config, *logrus.Logger, error) {
+// unknown keys: those of the file that neither config's table has nor also tells of.
+func loadConfig(cmd *cobra.Command, also ...func(key string) bool) (*config.Config, *logrus.Logger, error) {
 	src := config.Source{Flags: map[string]config.Flag{}}
+	if len(also) > 0 {
+		src.Also = also[0]
+	}
 	// Under topics, --config is Kafka's KEY=VALUE of a topic; there only the variable names a file.
 	if f := cmd.Flags().Lookup("config"); f.Value.Type() == "string" {
 		src.File = f.Value.String()
