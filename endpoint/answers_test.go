@@ -20,6 +20,7 @@ import (
 type smallConfigs struct {
 	mu     sync.Mutex
 	orders map[string]string
+	all    map[string]string // what was set for all brokers
 }
 
 func newSmallConfigs() *smallConfigs {
@@ -56,7 +57,7 @@ func (c *smallConfigs) Topic(_ context.Context, topic string) (map[string]string
 func (c *smallConfigs) AlterBrokerDefaults(ctx context.Context, change func(map[string]string) (map[string]string, error)) error {
 	set, err := c.BrokerDefaults(ctx)
 	if err == nil {
-		_, err = change(set)
+		c.all, err = change(set)
 	}
 	return err
 }
@@ -590,7 +591,8 @@ func TestAlterConfigs(t *testing.T) {
 	}{
 		{"our own throttle is taken and ignored", kmsg.ConfigResourceTypeBroker, "9999", []op{o("leader.replication.throttled.rate", set, "1")}, kafka.NoError, before},
 		{"another broker", kmsg.ConfigResourceTypeBroker, "1", nil, kafka.InvalidRequest, before},
-		{"all brokers", kmsg.ConfigResourceTypeBroker, "", nil, kafka.InvalidRequest, before},
+		{"all brokers", kmsg.ConfigResourceTypeBroker, "", []op{o("retention.ms", set, "7")}, kafka.NoError, before},
+		{"all brokers, a bad value", kmsg.ConfigResourceTypeBroker, "", []op{o("retention.ms", set, "1d")}, kafka.InvalidConfig, before},
 		{"client metrics", kmsg.ConfigResourceTypeClientMetrics, "m", nil, kafka.InvalidRequest, before},
 		{"set and delete", kmsg.ConfigResourceTypeTopic, "orders", []op{o("segment.bytes", set, "99"), o("retention.ms", del, "")}, kafka.NoError, "map[cleanup.policy:compact later.key:x segment.bytes:99]"},
 		{"delete what is not there", kmsg.ConfigResourceTypeTopic, "orders", []op{{Name: "no.such", Op: del}, {Name: throttled, Op: del}}, kafka.NoError, before},
@@ -629,6 +631,9 @@ func TestAlterConfigs(t *testing.T) {
 				}
 				if d := cmp.Diff(want, fmt.Sprint(e.configs.(*smallConfigs).orders)); d != "" {
 					t.Errorf("validate only %v: %s", validateOnly, d)
+				}
+				if all := e.configs.(*smallConfigs).all; (all["retention.ms"] == "7" && all["log.retention.ms"] == "5") != (c.test == "all brokers" && !validateOnly) {
+					t.Errorf("validate only %v: all brokers have %v", validateOnly, all)
 				}
 			}
 			req.Resources = append(req.Resources, req.Resources[0])
