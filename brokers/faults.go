@@ -50,10 +50,10 @@ type FaultResponse struct {
 var FaultOps = []struct{ Op, Does string }{
 	{"pause", "fetchers stand still"},
 	{"resume", "fetchers go on at full speed"},
-	{"slow", "fetchers stay delay_ms behind, or copy no more than bytes_per_second; more than replica.lag.time.max.ms keeps them out of the ISR"},
-	{"cut", "nothing passes between this broker and peer, fetches and control requests alike"},
+	{"slow", "fetchers stay a delay behind, or copy no more than so many bytes a second; more than replica.lag.time.max.ms keeps them out of the ISR"},
+	{"cut", "nothing passes between this broker and its peer, fetches and control requests alike"},
 	{"mend", "it does again, with peer or, without one, with all"},
-	{"skew", "the broker's clock is delay_ms fast"},
+	{"skew", "the broker's clock is fast by a delay, or slow by a negative one"},
 	{"bounce", "kill, then restart at once"},
 	{"kill", "the process ends: port shut, session closed at once"},
 	{"crash", "the process ends: port shut, session left to its timeout"},
@@ -169,10 +169,10 @@ func (r FaultRequest) parse() (fault, error) {
 		f.tps = append(f.tps, tp)
 	}
 	if r.DelayMS < 0 && r.Op != "skew" || r.Op == "slow" && r.DelayMS == 0 && r.BytesPerSecond <= 0 {
-		return f, fmt.Errorf("delay_ms %d: want a positive number of milliseconds", r.DelayMS)
+		return f, fmt.Errorf("a delay of %d ms: want a positive one, or for slow bytes a second", r.DelayMS)
 	}
 	if r.Op == "cut" && r.Peer == nil {
-		return f, fmt.Errorf("peer is missing: name the broker at the other end")
+		return f, fmt.Errorf("the peer is missing: name the broker at the other end")
 	}
 	if r.Op != "answer" {
 		return f, nil
@@ -247,7 +247,7 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 	case "mend":
 		b.mend(now, f.Peer)
 	case "skew":
-		b.faults.skew = time.Duration(f.DelayMS) * time.Millisecond
+		b.setClock(time.Duration(f.DelayMS) * time.Millisecond)
 	case "expire-session":
 		b.emit(ExpireSession{})
 	case "refuse", "accept":
@@ -267,7 +267,7 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 		b.failLogDir(now, f.tps)
 	case "clear":
 		b.faults.answers = nil
-		b.faults.skew = 0
+		b.setClock(0)
 		for _, id := range slices.Sorted(maps.Keys(b.faults.followers)) {
 			b.faults.followers[id] = condition{since: now} // it has to catch up from here
 			b.repl.Changed(now, id, nil)
@@ -279,6 +279,20 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 		return fmt.Errorf("unknown op; want one of %s", opNames())
 	}
 	return nil
+}
+
+// setClock makes the clock wrong by so much. Without logs what is due goes along.
+func (b *Broker) setClock(skew time.Duration) {
+	by := skew - b.faults.skew
+	b.faults.skew = skew
+	if b.opts.Logs != nil {
+		return
+	}
+	for _, at := range []*time.Time{&b.shrinkAt, &b.checkAt, &b.registerAt, &b.alter.lookupAt, &b.alter.retryAt, &b.goodbye.retryAt} {
+		if !at.IsZero() {
+			*at = at.Add(by)
+		}
+	}
 }
 
 func opNames() (names []string) {

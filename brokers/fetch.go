@@ -245,9 +245,9 @@ func (row *FetchRow) hasNews(res *FetchResult) bool {
 // followerFetched is the order of spec/broker.md §2.4: the state, the ISR, the
 // high watermark.
 func (b *Broker) followerFetched(now time.Time, p *partition, f *remote, row *FetchRow, brokerEpoch int64) {
-	f.renew(now)
+	f.renew(b)
 	before, low := f.end, f.logStart
-	f.fetched(b.does, row.Offset, row.LogStartOffset, p.log.LogEndOffset(), now.UnixMilli(), brokerEpoch)
+	f.fetched(b.does, row.Offset, row.LogStartOffset, p.log.LogEndOffset(), b.wall(now).UnixMilli(), brokerEpoch)
 	if !isMember(p.isr.isr, f.id) {
 		b.fetched(now, kafka.PartitionReplica{TopicPartition: p.tp, Broker: f.id})
 	} else if f.end < before {
@@ -407,7 +407,7 @@ func (b *Broker) forgetFetch(now time.Time, f *delayedFetch) {
 		}
 		if f.Request.Replica >= 0 {
 			if r := p.remote(f.Request.Replica); r != nil && r.waits == f {
-				r.renew(now)
+				r.renew(b)
 				r.waits = nil
 			}
 			continue

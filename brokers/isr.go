@@ -196,7 +196,7 @@ func (e isrsWritten) apply(b *Broker, now time.Time) {
 func (b *Broker) settle(now time.Time, row isrWritten) {
 	if row.ok {
 		// Announced even if a LeaderAndIsr came meanwhile: the znode did change.
-		b.announcer.Record(row.Partition, now)
+		b.announcer.Record(row.Partition, b.wall(now))
 	}
 	p := b.partitions[row.Partition]
 	if p == nil || !p.isr.pending.equal(row.proposal) {
@@ -230,7 +230,7 @@ func (b *Broker) checkAnnouncements(now time.Time) {
 	if b.announcing {
 		return // the last one is still with ZooKeeper
 	}
-	if batches, ok := b.announcer.Check(now); ok {
+	if batches, ok := b.announcer.Check(b.wall(now)); ok {
 		b.announcing = true
 		b.emit(Announce{Batches: batches, run: b.run})
 	}
@@ -242,7 +242,7 @@ func (e announced) apply(b *Broker, now time.Time) {
 	}
 	b.announcing = false
 	for _, batch := range e.sent {
-		b.announcer.Sent(batch, now)
+		b.announcer.Sent(batch, b.wall(now))
 	}
 	if e.err != nil {
 		b.announcer.Failed()

@@ -11,14 +11,14 @@ import (
 func (b *Broker) lead(now time.Time, p *partition, newLeader bool) {
 	b.stopFollowing(p)
 	left := p.waitsOf(func(r *remote) bool { return !isMember(p.assignment.Replicas, r.id) })
-	p.reassign(b.opts.ID, b.does, now)
+	p.reassign(b.opts.ID, b.does, b.wall(now))
 	p.epochStart = p.log.LogEndOffset()
 	if err := p.log.AssignEpoch(p.leaderEpoch, p.epochStart); err != nil {
 		b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithError(err).Error("the leader epoch could not be kept")
 		b.storageFailed(now, p, err)
 		return
 	}
-	p.reset(b.does, now, newLeader)
+	p.reset(b.does, b.wall(now), newLeader)
 	b.suspect(p)
 	b.raise(now, p)
 	b.rouse(p, wakeFetches|wakeProduces|wakeDeletes)
@@ -137,7 +137,7 @@ func (b *Broker) watchFlapping(now time.Time, p *partition, change *proposal) {
 	if p.flaps == nil {
 		p.flaps = &flaps{}
 	}
-	p.flaps.last = ISRChange{At: now.UnixMilli(), From: change.committed, To: p.isr.isr, Cause: change.cause}
+	p.flaps.last = ISRChange{At: b.wall(now).UnixMilli(), From: change.committed, To: p.isr.isr, Cause: change.cause}
 	if change.kind != expand {
 		return
 	}

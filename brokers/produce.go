@@ -123,7 +123,7 @@ func (b *Broker) appendTo(now time.Time, p *partition, acks int16, records []byt
 	if acks == AcksAll && len(p.isr.isr) < b.minISR(p) {
 		return commitlog.AppendInfo{}, kafka.NotEnoughReplicas
 	}
-	info, err := p.log.Append(records, p.leaderEpoch, now)
+	info, err := p.log.Append(records, p.leaderEpoch, b.wall(now))
 	if err != nil {
 		code := commitlog.Code(err)
 		b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithError(err).Debug("records refused")

@@ -61,12 +61,12 @@ func (r *remote) failed() { r.end, r.fetchLeaderEnd, r.fetchTime = -1, -1, -1 }
 // renew makes up for the fetches that a follower in this process would have sent
 // meanwhile, had its waiting fetch not been prolonged: one every MaxWait, each
 // at the log's end.
-func (r *remote) renew(now time.Time) {
+func (r *remote) renew(b *Broker) {
 	f := r.waits
 	if f == nil || !f.prolonged {
 		return
 	}
-	if at := f.lastTurn(now).UnixMilli(); at > r.fetchTime {
+	if at := b.wall(f.lastTurn(b.now)).UnixMilli(); at > r.fetchTime {
 		r.fetchTime, r.caughtUp = at, max(r.caughtUp, at)
 		r.fetchLeaderEnd = max(r.fetchLeaderEnd, r.end)
 	}
@@ -172,7 +172,8 @@ func (l logged) OutOfSync(now time.Time, tp kafka.TopicPartition, id kafka.Broke
 	if r == nil {
 		return true
 	}
-	r.renew(now)
+	r.renew(l.b)
+	now = l.b.wall(now)
 	end := p.log.LogEndOffset()
 	if l.b.does.equalEndsStay && r.end == end {
 		return false
@@ -200,7 +201,7 @@ func (b *Broker) whyOut(now time.Time, p *partition, gone []kafka.BrokerID) stri
 		case r.caughtUp == never:
 			out = append(out, fmt.Sprintf("broker %d never caught up, LEO %d of %d", id, r.end, p.log.LogEndOffset()))
 		default:
-			age := time.Duration(now.UnixMilli()-r.caughtUp) * time.Millisecond
+			age := time.Duration(b.wall(now).UnixMilli()-r.caughtUp) * time.Millisecond
 			out = append(out, fmt.Sprintf("broker %d last caught up %.1f s ago, LEO %d of %d", id, age.Seconds(), r.end, p.log.LogEndOffset()))
 		}
 	}

@@ -16,12 +16,12 @@ import (
 // LogOptions say how records are kept and copied. Zero values mean the default
 // named beside them.
 type LogOptions struct {
-	Dirs  []string    // log.dirs; none: in memory
+	Dirs []string // log.dirs; none: in memory
 	// MemoryBytes is what all logs in memory may hold together, but for those of
 	// topics that are only compacted: DefaultMemoryBytes; negative: no bound. The
 	// oldest committed records go first.
 	MemoryBytes int64
-	Topic TopicConfig // what holds for topics that set nothing; zero: DefaultTopicConfig
+	Topic       TopicConfig // what holds for topics that set nothing; zero: DefaultTopicConfig
 
 	Fetchers            int           // num.replica.fetchers: 1
 	FetchMinBytes       int           // replica.fetch.min.bytes: 1
@@ -382,7 +382,7 @@ func (b *Broker) retain(now time.Time) {
 }
 
 func (b *Broker) retainLog(now time.Time, tp kafka.TopicPartition, st *stored, c *TopicConfig) {
-	freed, err := st.log.Retain(now, c.RetentionBytes, c.Retention)
+	freed, err := st.log.Retain(b.wall(now), c.RetentionBytes, c.Retention)
 	p := b.partitions[tp]
 	if err != nil {
 		b.log.WithFields(b.fields()).WithField("topic", tp.Topic).WithField("partition", tp.Partition).WithError(err).Error("old records could not be removed")
@@ -415,7 +415,7 @@ func (b *Broker) clean(now time.Time) bool {
 	if most == 0 {
 		return false
 	}
-	if _, err := b.disk[who].log.Compact(now, b.topics[who.Topic].config.DeleteRetention); err != nil {
+	if _, err := b.disk[who].log.Compact(b.wall(now), b.topics[who.Topic].config.DeleteRetention); err != nil {
 		b.log.WithFields(b.fields()).WithField("topic", who.Topic).WithField("partition", who.Partition).WithError(err).Error("log could not be compacted")
 		if p := b.partitions[who]; p != nil {
 			b.storageFailed(now, p, err)

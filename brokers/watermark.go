@@ -46,8 +46,8 @@ func (b *Broker) holds(now time.Time, r *remote, end int64) bool {
 	if !b.does.waitsForOutsiders || b.does.outsidersMustLive && !b.eligible(r.id) {
 		return false
 	}
-	r.renew(now)
-	return r.caughtUpAt(now.UnixMilli(), end, b.opts.ReplicaLagTimeMax)
+	r.renew(b)
+	return r.caughtUpAt(b.wall(now).UnixMilli(), end, b.opts.ReplicaLagTimeMax)
 }
 
 // What is to be looked at again once a step's events have happened.
