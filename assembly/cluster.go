@@ -41,6 +41,9 @@ type ClusterOptions struct {
 	Admin          string        // loopback HOST:PORT of faults, metrics and probes; "" is none
 	Network        Network
 	Log            logrus.FieldLogger // nil: nothing is said
+	// ISRChanged is told of each confirmed change of an ISR by its leader, with the
+	// cause; it is called from many goroutines and must not block. Nil: nobody is.
+	ISRChanged func(kafka.TopicPartition, brokers.ISRChange)
 }
 
 // LocalBroker is an emulated broker on loopback; port 0 takes any free one. It
@@ -134,6 +137,9 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	}
 	name := kafka.Plaintext.String()
 	plans := fewBrokers(o.Brokers)
+	for i := range plans {
+		plans[i].Broker.ISRChanged = o.ISRChanged
+	}
 	c.controller, err = NewController(ctx, ControllerOptions{OffsetsTopic: offsetsTopic(plans),
 		Rules: Defaults(o.ControllerID, o.Version), ZooKeeper: store, Network: o.Network, Log: o.Log.WithField("controller", int32(o.ControllerID)),
 		Listeners: []Listener{{Name: name, Bind: o.ControllerBind, Advertise: []kafka.Endpoint{{Listener: name, Host: host}}}},

@@ -11,8 +11,8 @@ import (
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
-// Emulated brokers keep no records, but like real ones they say in each of
-// log.dirs whose it is, and refuse somebody else's.
+// Like real brokers, emulated ones say in each of log.dirs whose it is, and refuse
+// somebody else's.
 
 // checkLogDirs refuses the log directories of another broker.
 func checkLogDirs(dirs []string, id int32) error {

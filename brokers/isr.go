@@ -156,6 +156,9 @@ func (b *Broker) commit(now time.Time, p *partition, change *proposal, got kafka
 		WithField("zk_version", got.ZKVersion).WithField("cause", change.cause).Info("ISR changed")
 	p.isr = isrState{isr: got.ISR}
 	p.partitionEpoch = got.ZKVersion
+	if b.opts.ISRChanged != nil {
+		b.opts.ISRChanged(p.tp, ISRChange{At: now.UnixMilli(), From: change.committed, To: got.ISR, Cause: change.cause})
+	}
 	if p.log != nil {
 		b.committed(now, p, change)
 	}

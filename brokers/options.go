@@ -85,6 +85,9 @@ type Options struct {
 	// Replication makes the part that knows how far followers are where there are
 	// no Logs; nil is one that goes by time and faults alone.
 	Replication func(view View) Replication
+	// ISRChanged is told of each confirmed change of an ISR that this broker leads,
+	// on the loop's goroutine: it must not block. Nil: nobody is.
+	ISRChanged func(kafka.TopicPartition, ISRChange)
 }
 
 // ControlledShutdownOptions are Kafka's controlled.shutdown.* keys.

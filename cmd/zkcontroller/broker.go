@@ -193,13 +193,18 @@ func brokerOptions(c *config.Config, id kafka.BrokerID, v kafka.ProtocolVersion,
 		ControlledShutdown: brokers.ControlledShutdownOptions{Disabled: !c.ControlledShutdown, MaxRetries: c.ControlledRetries,
 			RetryBackoff: c.ControlledRetryBackoff},
 	}
-	if c.Given("replica.lag.time.max.ms") { // else the release's own default
+	setReplicaTimes(c, &o)
+	return o
+}
+
+// setReplicaTimes leaves the release's own defaults where nothing was given.
+func setReplicaTimes(c *config.Config, o *brokers.Options) {
+	if c.Given("replica.lag.time.max.ms") {
 		o.ReplicaLagTimeMax = c.ReplicaLag
 	}
 	if c.Given("replica.fetch.wait.max.ms") {
 		o.ReplicaFetchWait = c.ReplicaFetchWait
 	}
-	return o
 }
 
 // brokerSettings are those of Kafka's keys that were set, and what else the file

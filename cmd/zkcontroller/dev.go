@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkcontroller/zkcontroller/assembly"
+	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 	"github.com/zkcontroller/zkcontroller/zkserver"
@@ -30,19 +31,21 @@ func devCommand() *cobra.Command {
 		Use: "dev [flags] [-- CMD ARGS...]", Short: "Be a whole cluster: ZooKeeper, a controller and emulated brokers in one process", Args: cobra.ArbitraryArgs,
 		Long: `Everything listens on loopback, on any free ports unless they are given, and is told where. With a command behind --
 that command is run with the addresses in ZKC_ZOOKEEPER and ZKC_BOOTSTRAP_SERVERS; dev passes signals on to it and ends with its
-status. Without one it lives until SIGINT or SIGTERM; the second one ends it at once.`,
+status. Without one it lives until SIGINT or SIGTERM, and tells of every change of an ISR and why; a second signal ends it at once.
+The brokers have what a configuration (--config) says of Kafka's keys for brokers.`,
 		Example: "  zkcontroller dev --topic orders:6:3\n  zkcontroller dev --brokers 5 -- sh -c 'zkcontroller topics list'",
 	}
 	d := dev{}
 	f := cmd.Flags()
 	f.IntVar(&d.brokers, "brokers", 3, "how many brokers; their ids begin at 1")
 	f.StringArrayVar(&d.topicTexts, "topic", nil, "NAME:PARTITIONS:RF of a topic to create; may be given again")
-	f.StringVar(&d.dataDir, "data-dir", "", "folder that keeps the znodes from one run to the next; none is in memory")
+	f.StringVar(&d.dataDir, "data-dir", "", "folder that keeps znodes and records from one run to the next; none is in memory")
 	f.StringVar(&d.listen, "listen", "127.0.0.1:0", "HOST:PORT of ZooKeeper, or a port on loopback; port 0 takes any free one")
 	f.IntVar(&d.portBase, "port-base", 0, "broker N listens on 127.0.0.1, port base + N, the controller on the base; 0 takes any free ports")
-	f.BoolVar(&d.records, "records", true, "brokers keep records, in memory, and serve producers and consumers")
+	f.BoolVar(&d.records, "records", true, "brokers keep records, and serve producers and consumers; in memory without --data-dir")
 	f.StringVar(&d.profile, "profile", "2.6", "release whose manners the brokers have, or A (2.3), B (2.6), C (3.9)")
 	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes; any free one if it is not given")
+	keyFlag(f, "lag-time-ms", "replica.lag.time.max.ms", "how long a follower may be behind before it leaves the ISR, in ms; else the release's default")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if dash := cmd.ArgsLenAtDash(); len(args) > 0 && dash != 0 {
 			return usageError("%s: a command to run comes behind --", args[0])
@@ -54,7 +57,7 @@ status. Without one it lives until SIGINT or SIGTERM; the second one ends it at 
 		if !c.Given("zkc.log.level") {
 			log.SetLevel(logrus.WarnLevel) // what it says by itself is enough
 		}
-		d.admin, d.log = c.Admin, log
+		d.config, d.admin, d.log = c, c.Admin, log
 		if d.admin == "" {
 			d.admin = "127.0.0.1:0"
 		}
@@ -72,6 +75,7 @@ type dev struct {
 	topicTexts                      []string
 	dataDir, listen, profile, admin string
 	records                         bool
+	config                          *config.Config
 	log                             *logrus.Logger
 
 	version kafka.ProtocolVersion
@@ -142,7 +146,10 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 	defer zk.close()
 	serving, end := zk.whileServing(ctx)
 	defer end()
-	cluster, err := assembly.StartCluster(serving, d.cluster(zk.server))
+	o := d.cluster(zk.server)
+	changes := newISRChanges()
+	o.ISRChanged = changes.add
+	cluster, err := assembly.StartCluster(serving, o)
 	if err != nil {
 		return unlessLeaving(ctx, zk.cause(err))
 	}
@@ -162,6 +169,7 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 	if len(command) > 0 {
 		return runChild(cmd, command, []string{"ZKC_ZOOKEEPER=" + zk.address(), "ZKC_BOOTSTRAP_SERVERS=" + strings.Join(cluster.Bootstrap(), ",")})
 	}
+	defer changes.tellTo(out)()
 	select {
 	case <-ctx.Done():
 	case <-zk.failed:
@@ -174,6 +182,9 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 
 func (d *dev) cluster(server *zkserver.Server) assembly.ClusterOptions {
 	o := assembly.ClusterOptions{Server: server, ControllerID: devController, Version: d.version, Admin: d.admin, Log: d.log}
+	if d.config.Given("zookeeper.session.timeout.ms") {
+		o.SessionTimeout = d.config.ZooKeeperSession
+	}
 	port := func(n int) int {
 		if d.portBase == 0 {
 			return 0
@@ -183,8 +194,15 @@ func (d *dev) cluster(server *zkserver.Server) assembly.ClusterOptions {
 	o.ControllerBind = net.JoinHostPort("127.0.0.1", strconv.Itoa(port(0)))
 	for id := 1; id <= d.brokers; id++ {
 		p := assembly.LocalBroker(kafka.BrokerID(id), "127.0.0.1", port(id), d.version)
+		p.Settings = brokerSettings(d.config)
+		setReplicaTimes(d.config, &p.Broker)
 		if d.records {
 			p.KeepRecords()
+		}
+		if d.records && d.dataDir != "" {
+			p.LikeReal = true // its folder says whose it is
+			p.LogDirs = []string{filepath.Join(d.dataDir, fmt.Sprintf("broker-%d", id))}
+			p.Broker.Logs.Dirs = p.LogDirs
 		}
 		o.Brokers = append(o.Brokers, p)
 	}
@@ -224,7 +242,7 @@ func (d *dev) tell(w io.Writer, server *zookeeper, c *assembly.Cluster, brief bo
 	}
 	kept := "nothing is kept"
 	if d.dataDir != "" {
-		kept = "the znodes stay in " + d.dataDir
+		kept = "everything stays in " + d.dataDir
 	}
 	fmt.Fprintf(w, "Ctrl-C ends all of it; %s.\n\n", kept)
 }

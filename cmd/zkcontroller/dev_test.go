@@ -3,17 +3,25 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zktest"
 )
 
@@ -212,6 +220,133 @@ func (w *watchedWriter) Write(p []byte) (int, error) {
 	w.text += string(p)
 	w.seen(w.text)
 	return len(p), nil
+}
+
+// A follower that hangs leaves the ISR when records come that it does not get, and
+// comes back behind the last of them; both are told with their cause.
+func TestDevTellsOfISRs(t *testing.T) {
+	lines, end := runDev(t, "--topic", "orders:1:3", "--lag-time-ms", "1500")
+	var bootstrap []string
+	var admin string
+	next := func(want string) string {
+		t.Helper()
+		for lines.Scan() {
+			line := lines.Text()
+			if rest, ok := strings.CutPrefix(line, "Brokers "); ok {
+				bootstrap = strings.Split(strings.TrimSpace(rest), ",")
+			}
+			if rest, ok := strings.CutPrefix(line, "Faults "); ok {
+				admin = strings.Fields(rest)[0]
+			}
+			if m := regexp.MustCompile(want).FindString(line); m != "" {
+				return m
+			}
+		}
+		t.Fatalf("no line says %s: %v", want, lines.Err())
+		return ""
+	}
+	next("^Ready in ")
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic("orders"), kgo.RequiredAcks(kgo.AllISRAcks()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	metadata, err := kadm.NewClient(client).Metadata(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := metadata.Topics["orders"].Partitions[0].Leader
+	fault := func(op string) {
+		if err := run(t.Context(), []string{"broker", "fault", "--admin", admin, "--broker", strconv.Itoa(int(leader%3 + 1)), "--op", op}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce := func(value string) {
+		if err := client.ProduceSync(t.Context(), kgo.StringRecord(value)).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce("all have it")
+	fault("pause")
+	produce("acknowledged as soon as the follower is out")
+	out := next("ISR of orders-0 shrinks from .*")
+	fault("resume")
+	in := next("ISR of orders-0 grows from .*")
+	follower := strconv.Itoa(int(leader%3 + 1))
+	if !regexp.MustCompile(`^ISR of orders-0 shrinks from \[\d \d \d\] to \[\d \d\]: broker ` + follower + ` last caught up \d\.\d s ago, LEO 1 of 2$`).MatchString(out) {
+		t.Error(out)
+	}
+	if !regexp.MustCompile(`^ISR of orders-0 grows from \[\d \d\] to \[\d \d \d\]: broker ` + follower + ` reached LEO 2 of 2, high watermark 2$`).MatchString(in) {
+		t.Error(in)
+	}
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Changes that come faster than they can be written are counted; nobody waits.
+func TestISRChangesAreNeverWaitedFor(t *testing.T) {
+	c := newISRChanges()
+	const all = 250
+	for range all {
+		c.add(kafka.TopicPartition{Topic: "t", Partition: 1}, brokers.ISRChange{From: []kafka.BrokerID{1, 2}, To: []kafka.BrokerID{1}, Cause: "why"})
+	}
+	told, missed := 0, 0
+	done := make(chan struct{})
+	out := &watchedWriter{seen: func(text string) {
+		told = strings.Count(text, "ISR of t-1 shrinks from [1 2] to [1]: why\n")
+		if i := strings.Index(text, "and "); i >= 0 && missed == 0 {
+			fmt.Sscanf(text[i:], "and %d more", &missed)
+			close(done)
+		}
+	}}
+	end := c.tellTo(out)
+	<-done
+	end()
+	if told+missed != all || told == 0 || missed == 0 {
+		t.Errorf("%d told, %d counted", told, missed)
+	}
+}
+
+// Another run on the same folder has the records that were acknowledged before.
+func TestDevKeepsRecords(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	for n := range 3 {
+		lines, end := runDev(t, "--data-dir", dir, "--topic", "orders:2:3")
+		var bootstrap []string
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "Ready in ") {
+			if rest, ok := strings.CutPrefix(lines.Text(), "Brokers "); ok {
+				bootstrap = strings.Split(strings.TrimSpace(rest), ",")
+			}
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			want = append(want, fmt.Sprintf("run %d, record %d", n, i))
+			if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: []byte(want[len(want)-1])}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for len(got) < len(want) {
+			fetches := client.PollFetches(t.Context())
+			if err := fetches.Err(); err != nil {
+				t.Fatalf("run %d, %d of %d records: %v", n, len(got), len(want), err)
+			}
+			fetches.EachRecord(func(r *kgo.Record) { got = append(got, string(r.Value)) })
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("run %d: got %q", n, got)
+		}
+		client.Close()
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Another run on the same folder has the topics, and its brokers register
