@@ -73,14 +73,14 @@ skips() {
   for log in "$out"/*.log; do
     [ -e "$log" ] || continue
     awk -v need="${REQUIRE_REAL:-}" '
+      /^=== (RUN|CONT|NAME) / { test = $3 }
+      /^ +[^ :]+\.go:[0-9]+: / { why = $0; sub(/^ +/, "", why); reasons[test] = why } # the last one of a test that skips
       /^ *--- SKIP/ {
-        bad = 0; n = split(need, words, ",")
+        bad = 0; reason = reasons[$3]; n = split(need, words, ",")
         for (i = 1; i <= n; i++) if (words[i] != "" && index(tolower(reason), words[i])) bad = 1
-        sub(/^ +/, ""); sub(/^ +/, "", reason)
         print (bad ? "skipped although REQUIRE_REAL names it: " : "skipped: ") $3 " (" reason ")"
         code = code || bad
       }
-      { reason = $0 }
       END { exit code }' "$log" || code=1
   done
   return "$code"
