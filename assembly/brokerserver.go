@@ -13,7 +13,6 @@ import (
 
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
-	"github.com/zkcontroller/zkcontroller/control"
 	"github.com/zkcontroller/zkcontroller/endpoint"
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -81,34 +80,7 @@ func (h brokerHandler) Handle(ctx context.Context, r *wire.Request) {
 
 // look gives what the last UpdateMetadata requests told.
 func (h brokerHandler) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
-	cache := h.node.Metadata()
-	c := events.Cluster{ID: h.clusterID(ctx), Brokers: cache.Brokers()}
-	c.Controller, _, _ = cache.Controller()
-	if all {
-		for _, t := range cache.Topics() {
-			c.Topics = append(c.Topics, described(t))
-		}
-	}
-	for _, r := range refs {
-		t := cache.Topic(r.Name)
-		if !r.ID.IsZero() {
-			t = cache.TopicByID(r.ID)
-		}
-		if t == nil {
-			c.Topics = append(c.Topics, events.TopicDescription{Error: kafka.UnknownTopicOrPartition, Name: r.Name, ID: r.ID})
-		} else {
-			c.Topics = append(c.Topics, described(t))
-		}
-	}
-	return c, nil
-}
-
-func described(t *brokers.TopicMetadata) events.TopicDescription {
-	d := events.TopicDescription{Name: t.Name, ID: t.ID, Partitions: make([]control.PartitionState, len(t.Partitions))}
-	for i, p := range t.Partitions {
-		d.Partitions[i] = *p
-	}
-	return d
+	return brokerport.Cluster(h.node.Metadata(), h.clusterID(ctx), refs, all), nil
 }
 
 // controllerLink is an emulated broker's way to the controller: one connection,

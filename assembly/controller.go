@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/controller"
 	"github.com/zkcontroller/zkcontroller/dispatch"
 	"github.com/zkcontroller/zkcontroller/endpoint"
@@ -117,7 +118,7 @@ type process struct {
 	dispatcher *dispatch.Dispatcher
 	session    atomic.Pointer[zkstore.Session]
 	timers     timers
-	producers  *producerIDs
+	producers  *brokerport.ProducerIDs
 	times      eventTimes
 	waiters    waiters
 	tasks      sync.WaitGroup // what goes on beside control
@@ -208,7 +209,9 @@ func (p *process) assemble(ctx context.Context, advertised []kafka.Endpoint) (en
 		p.times.observe(name, waited, took)
 		p.waiters.tell(p.controller)
 	})
-	p.producers = newProducerIDs(rules.ID, func() Znodes { return p.session.Load() })
+	p.producers = brokerport.NewProducerIDs(func(ctx context.Context) (zkpaths.ProducerBlock, error) {
+		return brokerport.TakeProducerIDs(ctx, p.session.Load(), rules.ID)
+	})
 	return end, nil
 }
 

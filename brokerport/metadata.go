@@ -76,8 +76,13 @@ func (l *Listener) describeCluster(ctx context.Context, req *kmsg.DescribeCluste
 
 // look is endpoint.Look: what the last UpdateMetadata requests told.
 func (p *Port) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
-	cache := p.node.Metadata()
-	c := events.Cluster{ID: p.clusterID(ctx), Brokers: cache.Brokers()}
+	return Cluster(p.node.Metadata(), p.clusterID(ctx), refs, all), nil
+}
+
+// Cluster describes the cluster as a broker's metadata cache has it, with the
+// topics that are named or all of them.
+func Cluster(cache *brokers.MetadataCache, id string, refs []events.TopicRef, all bool) events.Cluster {
+	c := events.Cluster{ID: id, Brokers: cache.Brokers()}
 	c.Controller, _, _ = cache.Controller()
 	if all {
 		for _, t := range cache.Topics() {
@@ -95,7 +100,7 @@ func (p *Port) look(ctx context.Context, refs []events.TopicRef, all bool) (even
 			c.Topics = append(c.Topics, described(t))
 		}
 	}
-	return c, nil
+	return c
 }
 
 func described(t *brokers.TopicMetadata) events.TopicDescription {

@@ -73,10 +73,12 @@ type Port struct {
 	settings   Settings
 	store      Store
 	topicID    func() kafka.TopicID
-	producers  *producerIDs
-	served     map[int16]api
-	sessions   *sessions
-	reads      chan struct{} // room of maxZooKeeperRequests
+	producers  *ProducerIDs
+	// toController is the way to it; nil: none
+	toController Controller
+	served       map[int16]api
+	sessions     *sessions
+	reads        chan struct{} // room of maxZooKeeperRequests
 
 	fetchMaxBytes int // fetch.max.bytes: no answer is larger, but for the first batch
 
@@ -107,7 +109,7 @@ func New(o Options) (*Port, error) {
 		p.controller = newStandby(p, p.log)
 		p.standby = true
 	}
-	p.producers = newProducerIDs(p, o.ToController)
+	p.toController, p.producers = o.ToController, NewProducerIDs(p.producerBlock)
 	p.served = p.serves()
 	p.ctx, p.endWork = context.WithCancel(context.Background())
 	return p, nil

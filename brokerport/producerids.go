@@ -23,7 +23,7 @@ func (l *Listener) initProducerID(ctx context.Context, req *kmsg.InitProducerIDR
 		}
 		return resp, nil
 	}
-	id, err := l.producers.next(ctx)
+	id, err := l.producers.NextID(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -36,81 +36,114 @@ func (l *Listener) initProducerID(ctx context.Context, req *kmsg.InitProducerIDR
 	return resp, nil
 }
 
-// producerIDs gives out ids from blocks: of the controller's, from 3.0-IV0 on,
-// or taken in ZooKeeper (spec/controller.md §7.17).
-type producerIDs struct {
-	p          *Port
-	controller Controller
-	turn       chan struct{} // held by who takes an id: it may wait for the next block
-	first, end int64         // of the block in use; end is not part of it
+// ProducerIDs gives out ids of idempotent producers, from blocks that nobody else
+// of the cluster has (spec/controller.md §7.17).
+type ProducerIDs struct {
+	block func(ctx context.Context) (zkpaths.ProducerBlock, error)
+	turn  chan struct{} // held by who takes an id: it may wait for the next block
+	rest  zkpaths.ProducerBlock
 }
 
-func newProducerIDs(p *Port, c Controller) *producerIDs {
-	return &producerIDs{p: p, controller: c, turn: make(chan struct{}, 1)}
+// NewProducerIDs makes one that gets its blocks from block.
+func NewProducerIDs(block func(ctx context.Context) (zkpaths.ProducerBlock, error)) *ProducerIDs {
+	return &ProducerIDs{block: block, turn: make(chan struct{}, 1), rest: zkpaths.ProducerBlock{Start: 0, End: -1}}
 }
 
-// next gives an id that no other producer of the cluster has or will get.
-func (g *producerIDs) next(ctx context.Context) (int64, error) {
+// NextID gives an id that no other producer of the cluster has or will get. The
+// error is the context's or that of the block.
+func (g *ProducerIDs) NextID(ctx context.Context) (int64, error) {
 	select {
 	case g.turn <- struct{}{}:
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 	defer func() { <-g.turn }()
-	if g.first >= g.end {
-		start, n, err := g.block(ctx)
+	if g.rest.Start > g.rest.End {
+		block, err := g.block(ctx)
 		if err != nil {
 			return 0, err
 		}
-		g.first, g.end = start, start+n
+		g.rest = block
 	}
-	g.first++
-	return g.first - 1, nil
+	g.rest.Start++
+	return g.rest.Start - 1, nil
 }
 
-func (g *producerIDs) block(ctx context.Context) (start, n int64, err error) {
-	if g.controller != nil && g.p.node.Options().Version.AtLeast(kafka.V3_0IV0) {
-		return g.fromController(ctx)
+// TakeProducerIDs takes a block in ZooKeeper, as brokers below 3.0-IV0 and the
+// controller do.
+func TakeProducerIDs(ctx context.Context, z interface {
+	Read(ctx context.Context, reads []zkpaths.Read) ([]zkpaths.Node, error)
+	Write(ctx context.Context, fence int32, writes []zkpaths.Write) ([]zkpaths.Outcome, error)
+}, self kafka.BrokerID) (zkpaths.ProducerBlock, error) {
+	for range tries {
+		nodes, err := z.Read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: zkpaths.ProducerIDBlock}})
+		if err != nil {
+			return zkpaths.ProducerBlock{}, fmt.Errorf("take producer ids: %w", err)
+		}
+		w, block, err := zkpaths.TakeProducerBlock(nodes[0], self)
+		if err != nil {
+			return zkpaths.ProducerBlock{}, err
+		}
+		out, err := z.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{w})
+		if err != nil {
+			return zkpaths.ProducerBlock{}, fmt.Errorf("take producer ids: %w", err)
+		}
+		switch out[0].Code {
+		case zkpaths.OK:
+			return block, nil
+		case zkpaths.BadVersion, zkpaths.NodeExists: // somebody was faster
+		default:
+			return zkpaths.ProducerBlock{}, out[0].Error(w.Path)
+		}
 	}
-	err = g.p.atZooKeeper(ctx, func() error {
-		start, n, err = g.fromZooKeeper(ctx)
+	return zkpaths.ProducerBlock{}, errors.New(zkpaths.ProducerIDBlock + ": somebody else changes it all the time; the producer asks again")
+}
+
+// producerBlock gets a block from the controller, from 3.0-IV0 on, or takes it.
+func (p *Port) producerBlock(ctx context.Context) (block zkpaths.ProducerBlock, err error) {
+	if p.toController != nil && p.node.Options().Version.AtLeast(kafka.V3_0IV0) {
+		return p.allocatedBlock(ctx)
+	}
+	err = p.atZooKeeper(ctx, func() error {
+		block, err = TakeProducerIDs(ctx, p.store, p.node.ID())
 		return err
 	})
-	return start, n, err
+	return block, err
 }
 
-func (g *producerIDs) fromController(ctx context.Context) (start, n int64, err error) {
-	id, controller, ok := g.p.node.Metadata().Controller()
+func (p *Port) allocatedBlock(ctx context.Context) (zkpaths.ProducerBlock, error) {
+	none := zkpaths.ProducerBlock{}
+	id, controller, ok := p.node.Metadata().Controller()
 	if !ok {
-		return 0, 0, fmt.Errorf("ask for producer ids: the controller (%d) is not known here", id)
+		return none, fmt.Errorf("ask for producer ids: the controller (%d) is not known here", id)
 	}
-	epoch, err := g.brokerEpoch(ctx)
+	epoch, err := p.brokerEpoch(ctx)
 	if err != nil {
-		return 0, 0, err
+		return none, err
 	}
 	req := kmsg.NewPtrAllocateProducerIDsRequest()
-	req.BrokerID, req.BrokerEpoch = int32(g.p.node.ID()), epoch
-	resp, err := g.controller.Ask(ctx, controller, req, 0, 0)
+	req.BrokerID, req.BrokerEpoch = int32(p.node.ID()), epoch
+	resp, err := p.toController.Ask(ctx, controller, req, 0, 0)
 	if err != nil {
-		return 0, 0, err
+		return none, err
 	}
 	got, ok := resp.(*kmsg.AllocateProducerIDsResponse)
 	switch {
 	case !ok:
-		return 0, 0, fmt.Errorf("AllocateProducerIds was answered by a %T", resp)
+		return none, fmt.Errorf("AllocateProducerIds was answered by a %T", resp)
 	case got.ErrorCode != 0:
-		return 0, 0, fmt.Errorf("controller %d gives no producer ids: %w", controller.ID, kafka.ErrorCode(got.ErrorCode))
+		return none, fmt.Errorf("controller %d gives no producer ids: %w", controller.ID, kafka.ErrorCode(got.ErrorCode))
 	case got.ProducerIDStart < 0 || got.ProducerIDLen <= 0:
-		return 0, 0, fmt.Errorf("controller %d gave the impossible block of %d producer ids from %d on", controller.ID, got.ProducerIDLen, got.ProducerIDStart)
+		return none, fmt.Errorf("controller %d gave the impossible block of %d producer ids from %d on", controller.ID, got.ProducerIDLen, got.ProducerIDStart)
 	}
-	return got.ProducerIDStart, int64(got.ProducerIDLen), nil
+	return zkpaths.ProducerBlock{Broker: p.node.ID(), Start: got.ProducerIDStart, End: got.ProducerIDStart + int64(got.ProducerIDLen) - 1}, nil
 }
 
 // brokerEpoch reads the czxid of our registration.
-func (g *producerIDs) brokerEpoch(ctx context.Context) (epoch int64, err error) {
-	path := zkpaths.BrokerPath(g.p.node.ID())
-	err = g.p.atZooKeeper(ctx, func() error {
-		nodes, err := g.p.store.Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: path}})
+func (p *Port) brokerEpoch(ctx context.Context) (epoch int64, err error) {
+	path := zkpaths.BrokerPath(p.node.ID())
+	err = p.atZooKeeper(ctx, func() error {
+		nodes, err := p.store.Read(ctx, []zkpaths.Read{{Op: zkpaths.Exists, Path: path}})
 		if err != nil {
 			return err
 		}
@@ -121,29 +154,4 @@ func (g *producerIDs) brokerEpoch(ctx context.Context) (epoch int64, err error) 
 		return 0, fmt.Errorf("ask for producer ids: our broker epoch: %w", err)
 	}
 	return epoch, nil
-}
-
-func (g *producerIDs) fromZooKeeper(ctx context.Context) (start, n int64, err error) {
-	for range tries {
-		nodes, err := g.p.store.Read(ctx, []zkpaths.Read{{Op: zkpaths.GetData, Path: zkpaths.ProducerIDBlock}})
-		if err != nil {
-			return 0, 0, fmt.Errorf("take producer ids: %w", err)
-		}
-		w, block, err := zkpaths.TakeProducerBlock(nodes[0], g.p.node.ID())
-		if err != nil {
-			return 0, 0, err
-		}
-		out, err := g.p.store.Write(ctx, zkpaths.Unfenced, []zkpaths.Write{w})
-		if err != nil {
-			return 0, 0, fmt.Errorf("take producer ids: %w", err)
-		}
-		switch out[0].Code {
-		case zkpaths.OK:
-			return block.Start, block.End - block.Start + 1, nil
-		case zkpaths.BadVersion, zkpaths.NodeExists: // somebody was faster
-		default:
-			return 0, 0, out[0].Error(w.Path)
-		}
-	}
-	return 0, 0, errors.New(zkpaths.ProducerIDBlock + ": somebody else changes it all the time; the producer asks again")
 }

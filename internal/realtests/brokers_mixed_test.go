@@ -135,64 +135,74 @@ func checksum(ctx context.Context, t *testing.T, seeds []string, topic string, n
 	return fmt.Sprintf("%x", h.Sum(nil))[:16]
 }
 
-// One broker of Kafka 3.9.1 and two of ours have a topic's replicas. The leader
-// is on either side; what consumers read of each of the three is the same.
+// One broker of Kafka's and two of ours have a topic's replicas. The leader is on
+// either side; what consumers read of each of the three is the same.
 func TestMixedCluster(t *testing.T) {
 	requireOurs(t)
-	for _, who := range []string{"Kafka's controller", "our controller"} {
-		t.Run(who, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-			defer cancel()
-			zk := real.ZooKeeper(t).Addr()
-			if who == "our controller" {
-				startController(t, zk, 1000)
-				await(t, "controller elected", func() bool { s, ok := statusOf(t, zk); return ok && s.controlledBy(1000) })
-			}
-			theirs := startKafka(t, "3.9.1", zk, 1, map[string]string{"replica.lag.time.max.ms": "3000"})
-			awaitBrokers(t, zk, 1)
-			two, three := startBroker(t, zk, 2, false, "replica.lag.time.max.ms=3000"), startBroker(t, zk, 3, false, "replica.lag.time.max.ms=3000")
-			awaitBrokers(t, zk, 1, 2, 3)
-			seeds := []string{theirs.addr, two.addr, three.addr}
-			cl := kafkaClient(t, seeds...)
-			admin := kadm.NewClient(cl)
-			createOn(ctx, t, cl, "mix", map[string]string{"min.insync.replicas": "2"}, []int32{1, 2, 3})
-			awaitHealthy(t, zk, 1)
-			produceMixed(ctx, t, seeds, "mix", 0, 1000)
-			reassign(ctx, t, admin, "mix", map[int32][]int32{0: {2, 1, 3}})
-			lead(ctx, t, admin, "mix", 2)
-			produceMixed(ctx, t, seeds, "mix", 1000, 1000)
+	for _, c := range []struct {
+		release, ibp string
+		ours         bool // our controller, else Kafka's broker is the one
+	}{{"3.9.1", "3.9", false}, {"3.9.1", "3.9", true}, {"2.4.1", "2.4", false}} {
+		who := "Kafka's"
+		if c.ours {
+			who = "our"
+		}
+		t.Run(fmt.Sprintf("%s broker of Kafka, %s controller", c.release, who), func(t *testing.T) { mixedCluster(t, c.release, c.ibp, c.ours) })
+	}
+}
 
-			two.kill()
-			await(t, "broker 2 is gone", func() bool { s, ok := statusOf(t, zk); return ok && s.has(1, 3) && len(s.Leaderless) == 0 })
-			produceMixed(ctx, t, seeds, "mix", 2000, 1000)
-			two.again(t)
-			awaitHealthy(t, zk, 1)
-			theirs.kill()
-			await(t, "Kafka's broker is gone", func() bool {
-				s, ok := statusOf(t, zk)
-				return ok && s.has(2, 3) && len(s.Leaderless) == 0 && (s.Controller != nil || who == "Kafka's controller")
-			})
-			if who == "our controller" { // else nobody elects
-				produceMixed(ctx, t, seeds, "mix", 3000, 1000)
-			}
-			theirs.again(t)
-			awaitHealthy(t, zk, 1)
-			if who != "our controller" {
-				produceMixed(ctx, t, seeds, "mix", 3000, 1000)
-			}
-			sums := map[string][]int32{}
-			for _, leader := range []int32{1, 2, 3} {
-				order := append([]int32{leader}, slices.DeleteFunc([]int32{1, 2, 3}, func(id int32) bool { return id == leader })...)
-				reassign(ctx, t, admin, "mix", map[int32][]int32{0: order})
-				lead(ctx, t, admin, "mix", leader)
-				sum := checksum(ctx, t, seeds, "mix", 4000)
-				sums[sum] = append(sums[sum], leader)
-			}
-			t.Logf("checksums of 4000 records, by leader: %v", sums)
-			if len(sums) != 1 {
-				t.Errorf("leaders differ: %v", sums)
-			}
-		})
+func mixedCluster(t *testing.T, release, ibp string, ours bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	defer cancel()
+	zk := real.ZooKeeper(t).Addr()
+	if ours {
+		startController(t, zk, 1000)
+		await(t, "controller elected", func() bool { s, ok := statusOf(t, zk); return ok && s.controlledBy(1000) })
+	}
+	theirs := startKafka(t, release, zk, 1, map[string]string{"replica.lag.time.max.ms": "3000", "inter.broker.protocol.version": ibp})
+	awaitBrokers(t, zk, 1)
+	settings := []string{"replica.lag.time.max.ms=3000", "inter.broker.protocol.version=" + ibp}
+	two, three := startBroker(t, zk, 2, false, settings...), startBroker(t, zk, 3, false, settings...)
+	awaitBrokers(t, zk, 1, 2, 3)
+	seeds := []string{theirs.addr, two.addr, three.addr}
+	cl := kafkaClient(t, seeds...)
+	admin := kadm.NewClient(cl)
+	createOn(ctx, t, cl, "mix", map[string]string{"min.insync.replicas": "2"}, []int32{1, 2, 3})
+	awaitHealthy(t, zk, 1)
+	produceMixed(ctx, t, seeds, "mix", 0, 1000)
+	reassign(ctx, t, admin, "mix", map[int32][]int32{0: {2, 1, 3}})
+	lead(ctx, t, admin, "mix", 2)
+	produceMixed(ctx, t, seeds, "mix", 1000, 1000)
+
+	two.kill()
+	await(t, "broker 2 is gone", func() bool { s, ok := statusOf(t, zk); return ok && s.has(1, 3) && len(s.Leaderless) == 0 })
+	produceMixed(ctx, t, seeds, "mix", 2000, 1000)
+	two.again(t)
+	awaitHealthy(t, zk, 1)
+	theirs.kill()
+	await(t, "Kafka's broker is gone", func() bool {
+		s, ok := statusOf(t, zk)
+		return ok && s.has(2, 3) && len(s.Leaderless) == 0 && (s.Controller != nil || !ours)
+	})
+	if ours { // else nobody elects
+		produceMixed(ctx, t, seeds, "mix", 3000, 1000)
+	}
+	theirs.again(t)
+	awaitHealthy(t, zk, 1)
+	if !ours {
+		produceMixed(ctx, t, seeds, "mix", 3000, 1000)
+	}
+	sums := map[string][]int32{}
+	for _, leader := range []int32{1, 2, 3} {
+		order := append([]int32{leader}, slices.DeleteFunc([]int32{1, 2, 3}, func(id int32) bool { return id == leader })...)
+		reassign(ctx, t, admin, "mix", map[int32][]int32{0: order})
+		lead(ctx, t, admin, "mix", leader)
+		sum := checksum(ctx, t, seeds, "mix", 4000)
+		sums[sum] = append(sums[sum], leader)
+	}
+	t.Logf("checksums of 4000 records, by leader: %v", sums)
+	if len(sums) != 1 {
+		t.Errorf("leaders differ: %v", sums)
 	}
 }
 

@@ -1,4 +1,4 @@
-package assembly
+package brokerport_test
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
+	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
 )
 
 // blockNode is a ZooKeeper that has /latest_producer_id_block alone.
 type blockNode struct {
-	Znodes
 	mu      sync.Mutex
 	data    []byte
 	version int32
@@ -56,12 +57,16 @@ func (n *blockNode) Write(_ context.Context, _ int32, ws []zkpaths.Write) ([]zkp
 // end of a block, past a rival and when two processes take turns.
 func TestProducerIDs(t *testing.T) {
 	node := &blockNode{rival: true}
-	store := func() Znodes { return node }
-	a, b := newProducerIDs(9999, store), newProducerIDs(9998, store)
+	of := func(self kafka.BrokerID) *brokerport.ProducerIDs {
+		return brokerport.NewProducerIDs(func(ctx context.Context) (zkpaths.ProducerBlock, error) {
+			return brokerport.TakeProducerIDs(ctx, node, self)
+		})
+	}
+	a, b := of(9999), of(9998)
 	seen := map[int64]bool{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range []*producerIDs{a, b, a, b} {
+	for _, p := range []*brokerport.ProducerIDs{a, b, a, b} {
 		wg.Go(func() {
 			for range zkpaths.ProducerBlockSize {
 				id, err := p.NextID(t.Context())
