@@ -15,6 +15,7 @@ import (
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/kafka"
+	"github.com/zkcontroller/zkcontroller/wire"
 	"github.com/zkcontroller/zkcontroller/zkstore"
 )
 
@@ -49,6 +50,7 @@ type BrokersOptions struct {
 	// LogMemory is what the logs of all these brokers may hold in memory, in equal
 	// shares, in bytes: 0 is brokers.DefaultMemoryBytes, -1 no bound.
 	LogMemory int64
+	shared    *wire.Shared // what all of them are told
 	Patience  time.Duration // for brokers that leave; 0 has no limit
 	Admin     string        // loopback HOST:PORT of faults, metrics and probes; "" is none
 	Network   Network
@@ -84,7 +86,7 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 			return nil, misconfigured(fmt.Errorf("broker %d: %w", p.Broker.ID, err))
 		}
 	}
-	o.Brokers = shareMemory(o.Brokers, o.LogMemory)
+	o.Brokers, o.shared = shareMemory(o.Brokers, o.LogMemory), &wire.Shared{}
 	b := &Brokers{o: o, host: brokers.NewHost(o.Log), stopAdmin: func() {}}
 	for _, p := range o.Brokers {
 		if err := b.add(ctx, p); err != nil {

@@ -13,6 +13,10 @@ import (
 // epoch of a StopReplica kafka.NoEpoch, topic id zero, listener name that of
 // the protocol. Nothing in the answer points into body.
 func DecodeRequest(kind control.Kind, version int16, body []byte) (req control.Request, kraft bool, err error) {
+	return decodeRequest(kind, version, body, nil)
+}
+
+func decodeRequest(kind control.Kind, version int16, body []byte, common *Shared) (req control.Request, kraft bool, err error) {
 	if version < 0 || version > MaxVersion(kind) {
 		return nil, false, fmt.Errorf("%s v%d: versions 0 to %d are known", kind, version, MaxVersion(kind))
 	}
@@ -21,12 +25,17 @@ func DecodeRequest(kind control.Kind, version int16, body []byte) (req control.R
 	case control.LeaderAndISRKey:
 		req, kraft = decodeLeaderAndISR(r, version)
 	case control.UpdateMetadataKey:
-		req, kraft = decodeUpdateMetadata(r, version)
+		req, kraft = decodeUpdateMetadata(r, version, common)
 	case control.StopReplicaKey:
 		req, kraft = decodeStopReplica(r, version)
 	}
-	r.tags()
-	if err := r.done(); err != nil {
+	if kind != control.UpdateMetadataKey { // there it is done
+		r.tags()
+		err = r.done()
+	} else {
+		err = r.err
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("%s v%d cannot be read: %w", kind, version, err)
 	}
 	return req, kraft, nil
@@ -120,8 +129,14 @@ func decodeLeaderAndISR(r *reader, version int16) (*control.LeaderAndISRRequest,
 	return req, kraft
 }
 
-func decodeUpdateMetadata(r *reader, version int16) (*control.UpdateMetadataRequest, bool) {
+func decodeUpdateMetadata(r *reader, version int16, common *Shared) (*control.UpdateMetadataRequest, bool) {
 	h, kraft := decodeHeader(r, version >= 8, version >= 5)
+	m := common.metadata(version, r.b, func() *control.Metadata { return decodeMetadata(r, version) })
+	return &control.UpdateMetadataRequest{Header: h, Metadata: m}, kraft
+}
+
+// decodeMetadata reads the rest of an UpdateMetadata request; nil: r has the error.
+func decodeMetadata(r *reader, version int16) *control.Metadata {
 	m := &control.Metadata{}
 	m.Partitions = decodeStates(r, version < 5, version >= 7, func(p *control.PartitionState) {
 		decodeLeadership(r, p)
@@ -137,7 +152,12 @@ func decodeUpdateMetadata(r *reader, version int16) (*control.UpdateMetadataRequ
 		}
 		m.LiveBrokers = append(m.LiveBrokers, b)
 	}
-	return &control.UpdateMetadataRequest{Header: h, Metadata: m}, kraft
+	r.tags()
+	if err := r.done(); err != nil {
+		r.fail(err)
+		return nil
+	}
+	return m
 }
 
 func decodeLiveBroker(r *reader, version int16) kafka.Broker {

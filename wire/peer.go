@@ -257,7 +257,7 @@ func (s *Server) parse(frame []byte, r *Request) (header, error) {
 	}
 	var err error
 	if isControl(h.key) {
-		r.Control, r.KRaft, err = DecodeRequest(control.Kind(h.key), h.version, d.b)
+		r.Control, r.KRaft, err = decodeRequest(control.Kind(h.key), h.version, d.b, s.o.Shared)
 	} else {
 		err = readInto(r.Kafka, d.b)
 	}

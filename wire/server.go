@@ -41,7 +41,11 @@ type ServerOptions struct {
 	MaxFrame int // bytes of one request; 100 MiB
 	// Room is for the records that producers send, until their requests are
 	// answered; nil: no bound. Servers may share one.
-	Room           *Room
+	Room *Room
+	// Shared keeps once what several servers are told in the same words; nil: each
+	// keeps its own.
+	Shared *Shared
+
 	MaxConnections int           // more are closed at once; 4096
 	IdleTimeout    time.Duration // between requests; none
 	ReadTimeout    time.Duration // for the rest of a request whose size was read; 30 s
