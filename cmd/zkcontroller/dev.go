@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkcontroller/zkcontroller/assembly"
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -50,7 +51,7 @@ The brokers have what a configuration (--config) says of Kafka's keys for broker
 		if dash := cmd.ArgsLenAtDash(); len(args) > 0 && dash != 0 {
 			return usageError("%s: a command to run comes behind --", args[0])
 		}
-		c, log, err := loadConfig(cmd)
+		c, log, err := loadConfig(cmd, brokerport.Known)
 		if err != nil {
 			return err
 		}
