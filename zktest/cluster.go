@@ -239,6 +239,46 @@ func (c *Cluster) Resume(ctx context.Context, id kafka.BrokerID) error {
 	return c.fault(ctx, id, "resume")
 }
 
+// Slow lets a broker's fetchers copy no more than so many bytes a second, all
+// together. Resume ends it.
+func (c *Cluster) Slow(ctx context.Context, id kafka.BrokerID, bytesPerSecond int64) error {
+	_, err := c.Fault(ctx, FaultRequest{Broker: id, Op: "slow", BytesPerSecond: bytesPerSecond})
+	return err
+}
+
+// Cut lets nothing pass between a broker and another, or the controller. Mend
+// ends it.
+func (c *Cluster) Cut(ctx context.Context, id, peer kafka.BrokerID) error {
+	_, err := c.Fault(ctx, FaultRequest{Broker: id, Op: "cut", Peer: &peer})
+	return err
+}
+
+// Mend ends all Cuts of a broker.
+func (c *Cluster) Mend(ctx context.Context, id kafka.BrokerID) error { return c.fault(ctx, id, "mend") }
+
+// Bounce ends a broker and starts it again at once, with another session.
+func (c *Cluster) Bounce(ctx context.Context, id kafka.BrokerID) error {
+	return c.fault(ctx, id, "bounce")
+}
+
+// FailLogDir lets a broker lose the disk of some partitions, or of all: they are
+// offline there until it is killed and restarted, and the controller hears of it
+// through /log_dir_event_notification.
+func (c *Cluster) FailLogDir(ctx context.Context, id kafka.BrokerID, partitions ...kafka.TopicPartition) error {
+	r := FaultRequest{Broker: id, Op: "fail-log-dir"}
+	for _, tp := range partitions {
+		r.Partitions = append(r.Partitions, tp.String())
+	}
+	_, err := c.Fault(ctx, r)
+	return err
+}
+
+// Skew makes a broker's clock fast, or slow by a negative time; 0 sets it right.
+func (c *Cluster) Skew(ctx context.Context, id kafka.BrokerID, fast time.Duration) error {
+	_, err := c.Fault(ctx, FaultRequest{Broker: id, Op: "skew", DelayMS: fast.Milliseconds()})
+	return err
+}
+
 // ExpireBroker ends a broker's session on the server. The broker hears of it and
 // registers again. False: it is not registered.
 func (c *Cluster) ExpireBroker(id kafka.BrokerID) bool {

@@ -24,9 +24,9 @@
 //	c := zktest.StartCluster(t, zktest.Topic("orders", 3, 2))
 //	client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...))
 //
-// Kill, Crash, Restart, Pause and Resume happen to a broker; ExpireBroker and
-// ExpireController end sessions; Fault has all other operations. AwaitLeader and
-// Await wait for what comes of it.
+// Kill, Crash, Bounce, Restart, Pause, Slow, Resume, Cut, Mend, FailLogDir and Skew
+// happen to a broker; ExpireBroker and ExpireController end sessions; Fault has all
+// other operations. AwaitLeader and Await wait for what comes of it.
 //
 // # Without sockets, without waiting
 //

@@ -33,7 +33,9 @@ func brokerFaultCommand() *cobra.Command {
 	f.StringVar(&req.Op, "op", "", "the operation")
 	follower := f.Int32("follower", -1, "pause, resume, slow: as the broker, leading, sees this follower")
 	f.StringSliceVar(&req.Partitions, "partitions", nil, "topic-partition, several with commas between; none is all")
-	delay := f.Duration("delay", 0, "slow: how far behind")
+	delay := f.Duration("delay", 0, "slow: how far behind; skew: how fast the clock is, or slow if negative")
+	f.Int64Var(&req.BytesPerSecond, "bytes-per-second", 0, "slow: how much followers copy")
+	peer := f.Int32("peer", -1, "cut, mend: the broker, or controller, at the other end")
 	f.StringVar(&req.API, "api", "", "answer: LeaderAndIsr, UpdateMetadata or StopReplica; none is all three")
 	f.StringVar(&req.Error, "error", "", "answer: Kafka's name of the code, such as KAFKA_STORAGE_ERROR")
 	f.IntVar(&req.Times, "times", 0, "answer: how many requests; 0 is until clear")
@@ -45,6 +47,9 @@ func brokerFaultCommand() *cobra.Command {
 		req.Broker, req.DelayMS = kafka.BrokerID(*broker), delay.Milliseconds()
 		if f.Changed("follower") {
 			req.Follower = new(kafka.BrokerID(*follower))
+		}
+		if f.Changed("peer") {
+			req.Peer = new(kafka.BrokerID(*peer))
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), *timeout)
 		defer cancel()
