@@ -40,6 +40,7 @@ type emulated struct {
 	configs *configWatch            // nil: a broker without logs, to whom configurations mean nothing
 	static  brokers.DefaultsChanged // what holds where nothing was changed at run time
 	room    *wire.Room              // of all listeners
+	shared  *wire.Shared            // what all brokers of this process are told
 
 	mu      sync.Mutex
 	bound   []net.Listener // opened before the first Listen
@@ -66,7 +67,7 @@ type zkSession struct {
 func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
 	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
 	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{}),
-		room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes))}
+		room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes)), shared: o.shared}
 	if p.Broker.Logs != nil {
 		e.configs = newConfigWatch()
 	}
@@ -283,7 +284,7 @@ func (e *emulated) Listen(open bool) error {
 	}
 	for i, ln := range lns {
 		h, table := e.handler(e.plan.Broker.Endpoints[i].Listener)
-		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: table, Room: e.room, Log: e.log})})
+		e.open = append(e.open, openPort{ln, wire.Serve(ln, h, wire.ServerOptions{Table: table, Room: e.room, Shared: e.shared, Log: e.log})})
 	}
 	return nil
 }
