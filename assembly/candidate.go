@@ -27,6 +27,7 @@ type candidate struct {
 	end         func()                    // what assemble left
 	cancel      context.CancelFunc
 	ended       chan struct{} // closed when control has returned
+	rested      sync.Once
 	stopped     sync.Once
 }
 
@@ -79,16 +80,27 @@ func (c *candidate) run(ctx context.Context, registered func(context.Context) bo
 	}()
 }
 
-// stop gives /controller back, if it is ours, and ends the session.
+// rest is the end of everything that the controller does: nothing is decided or
+// written any more. /controller stays until stop.
+func (c *candidate) rest() {
+	if c == nil {
+		return
+	}
+	c.rested.Do(func() {
+		if c.cancel != nil {
+			c.cancel()
+			<-c.ended
+		}
+	})
+}
+
+// stop is rest, and ends the session; /controller, if it is ours, goes with it.
 func (c *candidate) stop() {
 	if c == nil {
 		return
 	}
 	c.stopped.Do(func() {
-		if c.cancel != nil {
-			c.cancel()
-			<-c.ended
-		}
+		c.rest()
 		c.mounted.Close()
 		c.end()
 	})
@@ -167,21 +179,12 @@ func (c *candidate) follow(what func(*candidate, context.Context)) {
 	}
 }
 
-// depart comes before the end of the broker's session in good order: that of a
-// killed broker, or of one that leaves for good.
-func (c *candidate) depart() {
-	switch {
-	case c == nil:
-	case c.leaving.Load():
-		c.stop()
-	default:
-		c.follow((*candidate).kill)
-	}
-}
-
 // leave says that the process is going: the broker's next end is the last one.
 func (c *candidate) leave() {
 	if c != nil {
 		c.leaving.Store(true)
 	}
 }
+
+// isLeaving tells whether the broker's next end is the last one.
+func (c *candidate) isLeaving() bool { return c != nil && c.leaving.Load() }

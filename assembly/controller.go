@@ -258,11 +258,11 @@ func (p *process) control(ctx context.Context) error {
 }
 
 // leave gives the role back, unless ZooKeeper does not answer in time: then it
-// goes with the session.
+// goes with the session, as that of a candidate always does.
 func (p *process) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), handBackPatience)
 	defer cancel()
-	p.queue.ClearAndPut(events.Shutdown{})
+	p.queue.ClearAndPut(events.Shutdown{KeepRole: p.isBroker})
 	if !p.between(ctx, func() {}) {
 		p.log.Warn("ZooKeeper does not answer; /controller goes with the session")
 	}

@@ -47,6 +47,7 @@ type emulated struct {
 	open    []openPort
 	session *zkSession    // nil while there is none
 	changed chan struct{} // closed and replaced when session changes
+	parted  chan struct{} // closed when a leaving candidate's sessions are over; nil before
 }
 
 // openPort is a port and who serves it.
@@ -133,7 +134,7 @@ func (e *emulated) close() {
 	for _, ln := range e.bound {
 		ln.Close()
 	}
-	s := e.session
+	s, parted := e.session, e.parted
 	e.session = nil
 	e.mu.Unlock()
 	_ = e.Listen(false)
@@ -143,10 +144,12 @@ func (e *emulated) close() {
 	if e.leaders != nil {
 		e.leaders.Close()
 	}
-	e.candidate.stop()
-	if s != nil {
-		e.end(s)
-	}
+	e.tasks.Go(func() {
+		if parted != nil {
+			<-parted
+		}
+		e.part(s)
+	})
 	if e.link != nil {
 		e.link.close()
 	}
@@ -180,13 +183,26 @@ func (e *emulated) use(s *zkSession) bool {
 
 // end closes a session in the background.
 func (e *emulated) end(s *zkSession) {
-	e.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			e.log.WithError(err).Debug("closing the ZooKeeper session")
-		}
-	})
+	e.tasks.Go(func() { e.endNow(s) })
+}
+
+func (e *emulated) endNow(s *zkSession) {
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		e.log.WithError(err).Debug("closing the ZooKeeper session")
+	}
+}
+
+// part ends the broker's session, nil if it has none, and its candidate's. A
+// real broker has one for both: its controller module has ended before, and
+// /controller does not go before the registration (spec/broker.md §1.8).
+func (e *emulated) part(s *zkSession) {
+	e.candidate.rest()
+	if s != nil {
+		e.endNow(s)
+	}
+	e.candidate.stop()
 }
 
 // take removes the session in use, if any.
@@ -307,11 +323,21 @@ func (e *emulated) OpenSession() error {
 
 // CloseSession ends the session; its registration goes at once.
 func (e *emulated) CloseSession() {
-	if s := e.take(); s != nil {
+	s := e.take()
+	switch {
+	case s == nil:
+	case e.candidate.isLeaving():
+		parted := make(chan struct{})
+		e.mu.Lock()
+		e.parted = parted
+		e.mu.Unlock()
 		e.tasks.Go(func() {
-			e.candidate.depart()
-			e.end(s)
+			defer close(parted)
+			e.part(s)
 		})
+	default:
+		e.candidate.follow((*candidate).kill)
+		e.end(s)
 	}
 }
 
@@ -334,11 +360,7 @@ func (e *emulated) ExpireSession() {
 	}
 	e.candidate.follow((*candidate).expire)
 	e.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			e.log.WithError(err).Debug("closing the ZooKeeper session")
-		}
+		e.endNow(s)
 		e.node.Post(brokers.SessionExpired{})
 		e.reopen(true)
 	})

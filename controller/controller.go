@@ -209,7 +209,7 @@ func (c *Controller) dispatch(ctx context.Context, batch []events.Event) error {
 		c.resign()
 		return nil
 	case events.Shutdown:
-		return c.onShutdown(ctx)
+		return c.onShutdown(ctx, e)
 	case events.Inspect:
 		e.Look()
 		return nil

@@ -408,13 +408,15 @@ func (c *Controller) handBack(ctx context.Context) {
 }
 
 // onShutdown leaves cleanly: what was put off is written, then nothing more is, then the role is free.
-func (c *Controller) onShutdown(ctx context.Context) error {
+func (c *Controller) onShutdown(ctx context.Context, e events.Shutdown) error {
 	if !c.active {
 		return nil
 	}
 	c.flushAllDirty(ctx)
 	c.resign()
-	c.handBack(ctx)
+	if !e.KeepRole {
+		c.handBack(ctx)
+	}
 	c.office.notUntil = c.opts.Now().Add(time.Hour) // the process is going
 	return nil
 }

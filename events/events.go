@@ -50,7 +50,6 @@ type (
 	ControllerChange       struct{} // /controller was created or changed
 	Reelect                struct{} // /controller was deleted
 	Expire                 struct{} // the session is over: resign without writing
-	Shutdown               struct{} // the process ends: resign, give /controller back
 	BrokerChange           struct{} // children of /brokers/ids
 	TopicChange            struct{} // children of /brokers/topics
 	TopicDeletion          struct{} // children of /admin/delete_topics
@@ -60,6 +59,10 @@ type (
 	AutoPreferredElection  struct{} // timer
 	UncleanElectionEnabled struct{} // the brokers' configuration made unclean elections legal
 )
+
+// Shutdown says that the process ends: resign, and give /controller back, or
+// leave it to the end of the session.
+type Shutdown struct{ KeepRole bool }
 
 // Events that name a path's entity.
 type (
