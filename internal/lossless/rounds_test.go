@@ -23,7 +23,7 @@ import (
 var (
 	rounds    = flag.Int("lossless.rounds", 10, "how many rounds are played")
 	seed      = flag.Uint64("lossless.seed", 0, "seed of the first round; 0 draws one, which is told")
-	faultTime = flag.Duration("lossless.time", 4*time.Second, "how long there are faults in a round")
+	faultTime = flag.Duration("lossless.time", 3*time.Second, "how long there are faults in a round")
 )
 
 // inProcess is a whole cluster in this process. Brokers die without warning, but
@@ -181,6 +181,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	for i := range *rounds {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel() // a round mostly waits
 			c := startInProcess(t, 3+int(seed/8%2), releases[seed%4])
 			o := lossless.Options{Seed: seed, MinISR: 1 + int(seed/4%2), Faults: *faultTime, Log: t.Logf}
 			report, err := lossless.Run(t.Context(), c, o)

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	losslessRounds = flag.Int("lossless.rounds", 0, "rounds of TestLossless, each with three brokers as processes that are killed and frozen")
+	losslessRounds = flag.Int("lossless.rounds", 1, "rounds of TestLossless, each with three brokers as processes that are killed and frozen")
 	losslessSeed   = flag.Uint64("lossless.seed", 0, "seed of the first round; 0 draws one, which is told")
 )
 
