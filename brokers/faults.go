@@ -88,6 +88,7 @@ type faults struct {
 	cut  map[kafka.BrokerID]bool            // no way to and from these
 	held []Event                            // what came from paused followers, and from brokers behind a cut
 	late []*lateAnswer                      // what our slow fetchers wait for
+	lost []lostRequest                      // of brokers behind a cut in other processes
 	skew time.Duration                      // of our clock
 }
 

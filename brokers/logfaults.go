@@ -85,9 +85,7 @@ func (f *faults) holds(b *Broker, now time.Time, e Fetch) bool {
 	id := e.Request.Replica
 	c := f.followers[id]
 	switch {
-	case f.cut[id] && e.fail != nil:
-		e.fail(errCut)
-	case f.cut[id]: // never answered, as on a line that swallows all
+	case f.swallows(id, e.fail, e.refuse):
 	case c.paused:
 		f.held = append(f.held, e)
 	case c.behind > 0 && !e.late:
@@ -139,14 +137,66 @@ func (b *Broker) fetcherRests(now time.Time, leader kafka.BrokerID) time.Time {
 	return time.Time{}
 }
 
+// lostRequest is what a broker of another process sent through a cut. It is not
+// answered while that lasts, as on a line that swallows all, and with errors when
+// it ends: its sender would wait for its socket's timeout else, and by then what it
+// asked may not hold any more.
+type lostRequest struct {
+	from   kafka.BrokerID
+	refuse func()
+}
+
+// maxLostRequests are kept; a sender that gave up left its behind.
+const maxLostRequests = 64
+
+// swallows tells whether a request came through a cut. One of this process fails
+// at once, for its sender has no timeout.
+func (f *faults) swallows(from kafka.BrokerID, fail func(error), refuse func()) bool {
+	if !f.cut[from] {
+		return false
+	}
+	if fail != nil {
+		fail(errCut)
+		return true
+	}
+	if len(f.lost) == maxLostRequests {
+		f.lost = slices.Delete(f.lost, 0, 1)
+	}
+	f.lost = append(f.lost, lostRequest{from, refuse})
+	return true
+}
+
+// refuse answers each row with an error after which it is asked for again.
+func (e Fetch) refuse() {
+	results := make([]FetchResult, len(e.Request.Rows))
+	for i := range results {
+		results[i] = FetchResult{Partition: e.Request.Rows[i].Partition, Error: kafka.UnknownServerError, HighWatermark: -1, LastStableOffset: -1, LogStartOffset: -1}
+	}
+	e.Reply(results)
+}
+
+func (e EpochEnds) refuse() {
+	answers := make([]EpochAnswer, len(e.Queries))
+	for i, q := range e.Queries {
+		answers[i] = EpochAnswer{Partition: q.Partition, Error: kafka.UnknownServerError, Epoch: -1, EndOffset: -1}
+	}
+	e.Reply(answers)
+}
+
+func (e ListOffsets) refuse() {
+	answers := make([]OffsetAnswer, len(e.Queries))
+	for i, q := range e.Queries {
+		answers[i] = OffsetAnswer{Partition: q.Partition, Error: kafka.UnknownServerError, Timestamp: -1, Offset: -1, LeaderEpoch: -1}
+	}
+	e.Reply(answers)
+}
+
 // cutOff ends all traffic with a broker.
 func (b *Broker) cutOff(now time.Time, peer kafka.BrokerID) {
 	b.faults.cut[peer] = true
 	for _, f := range b.waitsOfBroker(peer) {
 		b.forgetFetch(now, f)
-		if f.fail != nil {
-			f.fail(errCut)
-		}
+		b.faults.swallows(peer, f.fail, f.refuse)
 	}
 }
 
@@ -156,6 +206,15 @@ func (b *Broker) mend(now time.Time, peer *kafka.BrokerID) {
 		clear(b.faults.cut)
 	} else {
 		delete(b.faults.cut, *peer)
+	}
+	lost := b.faults.lost
+	b.faults.lost = nil
+	for _, r := range lost {
+		if b.faults.cut[r.from] {
+			b.faults.lost = append(b.faults.lost, r)
+		} else {
+			r.refuse()
+		}
 	}
 	b.release(now, func(id kafka.BrokerID) bool { return !b.faults.cut[id] && !b.faults.followers[id].paused })
 }

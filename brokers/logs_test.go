@@ -289,6 +289,38 @@ func TestFaultsWithLogs(t *testing.T) {
 	}
 }
 
+// TestCutOfAnotherProcess: what a follower in another process sends through a cut
+// is not answered while that lasts, and with errors when it ends.
+func TestCutOfAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		n, peer := c.host.Node(1), kafka.BrokerID(2)
+		got := make(chan kafka.ErrorCode, 9)
+		fetch := func() {
+			n.Fetch(&brokers.FetchRequest{Replica: peer, ReplicaEpoch: -1, MaxWait: time.Hour, MinBytes: 1, MaxBytes: 1, Rows: []brokers.FetchRow{
+				{Partition: t0, LeaderEpoch: 5, LastFetchedEpoch: -1, MaxBytes: 1}}}, func(r []brokers.FetchResult) { got <- r[0].Error })
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 2, Op: "pause"}) // it asks nothing by itself
+		fetch()                                                  // waits when the cut comes
+		synctest.Wait()
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "cut", Peer: &peer})
+		fetch()
+		n.EpochEnds([]brokers.EpochQuery{{Partition: t0, LeaderEpoch: 5, Epoch: 5}}, peer, func(r []brokers.EpochAnswer) { got <- r[0].Error })
+		n.ListOffsets([]brokers.OffsetQuery{{Partition: t0, LeaderEpoch: 5, Timestamp: brokers.LatestOffset}}, peer, false, func(r []brokers.OffsetAnswer) { got <- r[0].Error })
+		time.Sleep(time.Minute)
+		if len(got) != 0 {
+			t.Fatalf("%d requests were answered through a cut", len(got))
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "mend", Peer: &peer})
+		for range 4 {
+			if code := <-got; code != kafka.UnknownServerError {
+				t.Errorf("answered %s", code)
+			}
+		}
+		c.end(t)
+	})
+}
+
 // TestSlowFollowerLags: a follower that gets everything late is behind by that.
 func TestSlowFollowerLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

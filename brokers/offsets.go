@@ -23,7 +23,7 @@ func (e ListOffsets) apply(b *Broker, _ time.Time) {
 		e.fail(ErrDown)
 		return
 	}
-	if !b.ready(e) {
+	if !b.ready(e) || b.faults.swallows(e.Replica, e.fail, e.refuse) {
 		return
 	}
 	answers := make([]OffsetAnswer, len(e.Queries))
@@ -102,7 +102,7 @@ func (e EpochEnds) apply(b *Broker, _ time.Time) {
 		e.fail(ErrDown)
 		return
 	}
-	if !b.ready(e) {
+	if !b.ready(e) || b.faults.swallows(e.Replica, e.fail, e.refuse) {
 		return
 	}
 	answers := make([]EpochAnswer, len(e.Queries))

@@ -132,13 +132,32 @@ func (p *processes) Heal(ctx context.Context) error {
 		}
 		if ours := p.ours[id]; ours != nil {
 			for _, op := range []string{"resume", "mend", "clear"} {
-				if err := ours.fault(map[string]any{"op": op}); err != nil {
+				if err := p.untilDone(ctx, m, func() error { return ours.fault(map[string]any{"op": op}) }); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// untilDone tries again what a broker that was just started cannot do yet.
+func (p *processes) untilDone(ctx context.Context, m *kafkaBroker, do func() error) error {
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-m.done:
+			return err
+		case <-poll.C:
+		}
+	}
 }
 
 var uncleanElections = regexp.MustCompile(`(?m)^kafka_controller_controllerstats_uncleanleaderelections_total ([0-9.e+]+)$`)
