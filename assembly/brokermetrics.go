@@ -61,8 +61,11 @@ func (c collected) broker(id string, g brokers.Gauges) {
 	} {
 		c.gauge(m.name, m.help, float64(m.v), "broker", id)
 	}
-	for op, n := range map[string]int{"Produce": g.ProducePurgatory, "Fetch": g.FetchPurgatory, "DeleteRecords": g.DeleteRecordsPurgatory} {
-		c.gauge("kafka_server_delayedoperationpurgatory_purgatorysize", "Requests that wait.", float64(n), "broker", id, "delayedoperation", op)
+	for op, n := range map[string][2]int{"Produce": {g.ProducePurgatory, g.DelayedProduces}, "Fetch": {g.FetchPurgatory, g.DelayedFetches},
+		"DeleteRecords": {g.DeleteRecordsPurgatory, g.DeleteRecordsPurgatory}} {
+		const k = "kafka_server_delayedoperationpurgatory_"
+		c.gauge(k+"purgatorysize", "Partitions of requests that wait.", float64(n[0]), "broker", id, "delayedoperation", op)
+		c.gauge(k+"numdelayedoperations", "Requests that wait.", float64(n[1]), "broker", id, "delayedoperation", op)
 	}
 	c.meters(id, g.Counters)
 	for _, p := range g.Partitions {

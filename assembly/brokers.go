@@ -50,11 +50,14 @@ type BrokersOptions struct {
 	// LogMemory is what the logs of all these brokers may hold in memory, in equal
 	// shares, in bytes: 0 is brokers.DefaultMemoryBytes, -1 no bound.
 	LogMemory int64
-	shared    *wire.Shared // what all of them are told
+	shared    *wire.Shared  // what all of them are told
 	Patience  time.Duration // for brokers that leave; 0 has no limit
 	Admin     string        // loopback HOST:PORT of faults, metrics and probes; "" is none
 	Network   Network
-	Log       logrus.FieldLogger // nil: nothing is said
+	// Record is a file that gets a line for every confirmed change of an ISR, with
+	// its cause, as a JSON object; "" is none. Candidate has its own.
+	Record string
+	Log    logrus.FieldLogger // nil: nothing is said
 }
 
 // Brokers are emulated brokers with their ports and ZooKeeper sessions.
@@ -65,6 +68,7 @@ type Brokers struct {
 	candidate *candidate // of the one broker; nil: there is none
 	stopAdmin func()
 	admin     net.Addr
+	recorder  *recordFile
 	once      sync.Once
 }
 
@@ -87,8 +91,13 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 		}
 	}
 	o.Brokers, o.shared = shareMemory(o.Brokers, o.LogMemory), &wire.Shared{}
-	b := &Brokers{o: o, host: brokers.NewHost(o.Log), stopAdmin: func() {}}
+	recorder, err := openRecorder(o.Record, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	b := &Brokers{o: o, host: brokers.NewHost(o.Log), stopAdmin: func() {}, recorder: recorder}
 	for _, p := range o.Brokers {
+		p.Broker.ISRChanged = recorder.isrChanged(p.Broker.ID, p.Broker.ISRChanged)
 		if err := b.add(ctx, p); err != nil {
 			b.Close()
 			return nil, fmt.Errorf("broker %d: %w", p.Broker.ID, err)
@@ -98,7 +107,6 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 	if o.Beside != nil {
 		c = &o.Beside.process
 	}
-	var err error
 	if b.admin, b.stopAdmin, err = serveBrokerAdmin(o.Admin, b.host, c, o.Log); err != nil {
 		b.Close()
 		return nil, err
@@ -196,6 +204,7 @@ func (b *Brokers) Close() {
 		for _, e := range b.running {
 			e.close()
 		}
+		b.recorder.close()
 	})
 }
 

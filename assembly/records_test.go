@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,7 +67,7 @@ func overTheWire(t *testing.T, v kafka.ProtocolVersion, n int, tune func(*Broker
 		p := LocalBroker(kafka.BrokerID(id), fmt.Sprintf("b%d", id), 0, v)
 		p.KeepRecords()
 		tune(&p)
-		b, err := NewBrokers(t.Context(), BrokersOptions{Brokers: []BrokerOptions{p}, ZooKeeper: store, Network: w.net})
+		b, err := NewBrokers(t.Context(), BrokersOptions{Brokers: []BrokerOptions{p}, ZooKeeper: store, Network: w.net, Record: w.record + ".isr"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,5 +250,50 @@ func TestUncleanElectionIsRecorded(t *testing.T) {
 	})
 	if n := unclean(); n != 1 {
 		t.Errorf("%d unclean elections are told, want 1", n)
+	}
+}
+
+// A follower that stands still leaves the ISR and comes back; both are in the
+// brokers' record, with the cause.
+func TestISRChangesAreRecorded(t *testing.T) {
+	w := overTheWire(t, version(t, "3.9"), 2, func(p *BrokerOptions) { p.Broker.ReplicaLagTimeMax = 600 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	leader := w.leader(ctx)
+	await := func(lines int) []recordedISR {
+		t.Helper()
+		for {
+			if _, err := w.processes[leader-1].running[0].node.Gauges(ctx, false); err != nil { // each is a turn of the broker's loop
+				t.Fatalf("%d changes are not recorded: %v", lines, err)
+			}
+			data, err := os.ReadFile(w.record + ".isr")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(string(data), "\n") < lines {
+				continue
+			}
+			var all []recordedISR
+			for line := range strings.Lines(string(data)) {
+				var r recordedISR
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+				all = append(all, r)
+			}
+			return all
+		}
+	}
+	w.fault(ctx, brokers.FaultRequest{Broker: 3 - leader, Op: "pause"})
+	if err := w.client(kgo.DefaultProduceTopic("t"), kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite()).ProduceSync(ctx, kgo.StringRecord("x")).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	await(1)
+	w.fault(ctx, brokers.FaultRequest{Broker: 3 - leader, Op: "resume"})
+	for i, r := range await(2)[:2] {
+		if r.Event != "IsrChange" || r.Broker != leader || r.Topic != "t" || len(r.From) != 2-i || len(r.To) != 1+i || r.Cause == "" || r.Time.IsZero() {
+			t.Errorf("%+v", r)
+		}
+		t.Logf("%v to %v: %s", r.From, r.To, r.Cause)
 	}
 }

@@ -19,9 +19,11 @@ type Gauges struct {
 	AtMinIsrPartitionCount    int // with logs
 	OfflineReplicaCount       int
 	ReassigningPartitions     int
-	ProducePurgatory          int   // acks=all requests that wait
-	FetchPurgatory            int   // consumers' fetches that wait
-	DeleteRecordsPurgatory    int   // DeleteRecords that wait
+	ProducePurgatory          int // PurgatorySize: rows of acks=all requests that wait for a partition
+	FetchPurgatory            int // the same of consumers' and followers' fetches
+	DeleteRecordsPurgatory    int // the same of DeleteRecords
+	DelayedProduces           int // NumDelayedOperations: requests with such rows
+	DelayedFetches            int
 	MaxLag                    int64 // of the partitions followed here, behind their leaders' high watermarks
 	FailedFetches             int   // partitions that are followed and wait for a LeaderAndIsr
 	LogBytes                  int64 // of all logs
@@ -71,19 +73,29 @@ func (e Measure) apply(b *Broker, _ time.Time) {
 	if b.announcer != nil {
 		g.UnannouncedISRChanges = len(b.announcer.Pending())
 	}
-	waiting := map[*delayedProduce]bool{}
+	produces, fetches := map[*delayedProduce]bool{}, map[*delayedFetch]bool{}
 	for _, p := range b.partitions {
 		one := b.measure(p)
 		g.add(p, one)
 		for _, w := range p.produces {
-			waiting[w.d] = true
+			produces[w.d] = true
 		}
+		for _, w := range p.fetches {
+			fetches[w.f] = true
+		}
+		for i := range p.remotes {
+			if f := p.remotes[i].waits; f != nil {
+				fetches[f] = true
+				g.FetchPurgatory++
+			}
+		}
+		g.ProducePurgatory += len(p.produces)
 		g.DeleteRecordsPurgatory += len(p.deletes)
 		if e.PerPartition {
 			g.Partitions = append(g.Partitions, one)
 		}
 	}
-	g.ProducePurgatory = len(waiting)
+	g.DelayedProduces, g.DelayedFetches = len(produces), len(fetches)
 	slices.SortFunc(g.Partitions, func(a, b PartitionGauges) int { return a.Partition.Compare(b.Partition) })
 	e.Reply(g)
 }

@@ -122,7 +122,7 @@ func (c TopicConfig) Check(now time.Time) commitlog.CheckOptions {
 }
 
 func (c TopicConfig) log() commitlog.Options {
-	return commitlog.Options{LogAppendTime: c.LogAppendTime, SegmentBytes: c.SegmentBytes, FlushMessages: c.FlushMessages, Kept: c.Compact && !c.Delete}
+	return commitlog.Options{LogAppendTime: c.LogAppendTime, SegmentBytes: c.SegmentBytes, FlushMessages: c.FlushMessages, ProducerIDExpiration: c.ProducerIDExpiration, Kept: c.Compact && !c.Delete}
 }
 
 // topicState is what the partitions of one topic that are hosted here share.

@@ -37,7 +37,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	keyFlag(f, "admin", "zkc.admin", "loopback HOST:PORT for faults, /metrics and probes")
 	records := f.Bool("records", true, "keep records: in log.dirs or, with --ids or without log.dirs, in memory")
 	controller := f.Bool("controller", false, "be a candidate for the controller, too (with a configuration)")
-	record := f.String("record", "", "with --controller: append a record of every event to this file, one JSON object a line")
+	record := f.String("record", "", "append to this file, one JSON object a line, every change of an ISR and its cause; with --controller a record of every event, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, log, err := loadConfig(cmd, brokerport.Known)
 		if err != nil {
@@ -46,14 +46,12 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 		if err := needZooKeeper(c); err != nil {
 			return err
 		}
-		o := assembly.BrokersOptions{Log: log, Admin: c.Admin}
+		o := assembly.BrokersOptions{Log: log, Admin: c.Admin, Record: *record}
 		switch {
 		case *idList != "" && c.Given("broker.id"):
 			return usageError("--ids and broker.id: give one")
 		case *idList != "" && *controller:
 			return usageError("--controller goes with --config: many brokers in one process would be many candidates; run the controller beside them (zkcontroller run)")
-		case *record != "" && !*controller:
-			return usageError("--record goes with --controller")
 		case *idList != "":
 			o.Brokers, err = plansOfIDs(*idList, *portBase, *profile, c)
 			o.Patience = idsPatience // else as long as controlled shutdown takes
@@ -79,6 +77,7 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 			candidate.Record = *record
 			o.Candidate = &candidate
 		}
+		defaultsOfRelease(c, &o)
 		o.LogMemory = c.LogMemory
 		defer tuneBrokers()()
 		all, err := assembly.NewBrokers(cmd.Context(), o)
@@ -92,6 +91,25 @@ SIGINT and SIGTERM shut them down in good order; the second one ends at once.`,
 	}
 	cmd.AddCommand(brokerFaultCommand())
 	return cmd
+}
+
+// defaultsOfRelease sets what older releases have other defaults for (spec/broker.md
+// §11.1), for the one broker of a configuration.
+func defaultsOfRelease(c *config.Config, o *assembly.BrokersOptions) {
+	release := o.Brokers[0].Broker.Release
+	if !o.Brokers[0].LikeReal {
+		return
+	}
+	if release.Less(kafka.ProtocolVersion{Major: 2, Minor: 5}) && !c.Given("zookeeper.session.timeout.ms") {
+		o.ZooKeeper.SessionTimeout = 6 * time.Second
+	}
+	if o.Candidate == nil {
+		return
+	}
+	o.Candidate.ZooKeeper.SessionTimeout = o.ZooKeeper.SessionTimeout
+	if release.Less(kafka.V0_11_0IV0) && !c.Given("unclean.leader.election.enable") {
+		o.Candidate.Rules.UncleanElection = true
+	}
 }
 
 // With --ids nobody waits for Kafka's three times five seconds when there is no

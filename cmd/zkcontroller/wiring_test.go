@@ -3,14 +3,19 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 
 	"github.com/zkcontroller/zkcontroller/assembly"
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/groups"
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -202,4 +207,91 @@ func releaseIn(t *testing.T, p assembly.BrokerOptions) string {
 		t.Fatal(err)
 	}
 	return brokers.NewNode(b, brokers.World{}).Options().Release.String()
+}
+
+// TestDefaultsOfRelease: what is not given has the default of the release that a
+// configuration names.
+func TestDefaultsOfRelease(t *testing.T) {
+	for _, tc := range []struct {
+		version, session, unclean string
+		wantSession               time.Duration
+		wantUnclean               bool
+	}{
+		{"0.10.2", "", "", 6 * time.Second, true},
+		{"0.10.2", "9000", "false", 9 * time.Second, false},
+		{"0.11.0", "", "", 6 * time.Second, false},
+		{"2.3", "", "", 6 * time.Second, false},
+		{"2.6", "", "", 18 * time.Second, false},
+		{"3.9", "", "true", 18 * time.Second, true},
+	} {
+		flags := map[string]config.Flag{}
+		for key, value := range map[string]string{"broker.id": "1", "listeners": "PLAINTEXT://127.0.0.1:9092", "zookeeper.connect": "z:2181",
+			"inter.broker.protocol.version": tc.version, "zookeeper.session.timeout.ms": tc.session, "unclean.leader.election.enable": tc.unclean} {
+			if value != "" {
+				flags[key] = config.Flag{Name: "x", Value: value}
+			}
+		}
+		c, err := config.Load(config.Source{Flags: flags})
+		if err != nil {
+			t.Fatal(err)
+		}
+		candidate, err := controllerOptions(c, quietLog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := assembly.BrokersOptions{Candidate: &candidate}
+		if o.Brokers, err = planOfConfig(c); err != nil {
+			t.Fatal(err)
+		}
+		if o.ZooKeeper, err = storeOptions(c, quietLog()); err != nil {
+			t.Fatal(err)
+		}
+		defaultsOfRelease(c, &o)
+		if o.ZooKeeper.SessionTimeout != tc.wantSession || candidate.ZooKeeper.SessionTimeout != tc.wantSession || candidate.Rules.UncleanElection != tc.wantUnclean {
+			t.Errorf("%+v: sessions of %v and %v, unclean %v", tc, o.ZooKeeper.SessionTimeout, candidate.ZooKeeper.SessionTimeout, candidate.Rules.UncleanElection)
+		}
+	}
+}
+
+// TestBrokersKeys: what server.properties says about logs, groups and replication
+// has its effect; what means nothing here is kept to be shown.
+func TestBrokersKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "server.properties")
+	text := "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:9092\nlog.dir=/d\nlog.retention.minutes=2\nmessage.max.bytes=77\nlog.segment.bytes=4096\n" +
+		"log.cleanup.policy=compact\nlog.message.timestamp.type=LogAppendTime\nproducer.id.expiration.ms=60000\nlog.retention.check.interval.ms=1000\n" +
+		"num.replica.fetchers=3\nreplica.fetch.max.bytes=10\nreplica.fetch.min.bytes=2\nreplica.fetch.response.max.bytes=11\nreplica.fetch.backoff.ms=12\n" +
+		"replica.high.watermark.checkpoint.interval.ms=13\nmin.insync.replicas=2\n" +
+		"group.min.session.timeout.ms=14\ngroup.max.session.timeout.ms=15\ngroup.max.size=16\ngroup.initial.rebalance.delay.ms=17\n" +
+		"offsets.retention.minutes=18\noffsets.retention.check.interval.ms=19\noffsets.commit.timeout.ms=20\noffset.metadata.max.bytes=21\n" +
+		"num.io.threads=8\nmy.key=x\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(config.Source{File: file, Also: brokerport.Known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"my.key", "num.io.threads"}, c.Unknown()); d != "" {
+		t.Error("unknown", d)
+	}
+	plans, err := planOfConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keepRecords(plans)
+	p := plans[0]
+	topic := brokers.DefaultTopicConfig()
+	topic.Retention, topic.MaxMessageBytes, topic.SegmentBytes, topic.Delete, topic.Compact = 2*time.Minute, 77, 4096, false, true
+	topic.LogAppendTime, topic.ProducerIDExpiration, topic.MinISR = true, time.Minute, 2
+	if d := cmp.Diff(brokers.LogOptions{Dirs: []string{"/d"}, Topic: topic, Fetchers: 3, FetchMinBytes: 2, FetchMaxBytes: 11, FetchPartitionBytes: 10,
+		FetchBackoff: 12 * time.Millisecond, Checkpoint: 13 * time.Millisecond, RetentionCheck: time.Second}, *p.Broker.Logs); d != "" {
+		t.Error("logs", d)
+	}
+	if d := cmp.Diff(groups.Options{MinSessionTimeout: 14 * time.Millisecond, MaxSessionTimeout: 15 * time.Millisecond, MaxSize: 16, InitialRebalanceDelay: 17 * time.Millisecond,
+		OffsetsRetention: 18 * time.Minute, RetentionCheck: 19 * time.Millisecond, CommitTimeout: 20 * time.Millisecond, MaxOffsetMetadata: 21}, *p.Broker.Groups); d != "" {
+		t.Error("groups", d)
+	}
+	if p.Settings["my.key"] != "x" || p.Settings["num.io.threads"] != "8" || p.LogDirs[0] != "/d" {
+		t.Errorf("%v, %v", p.Settings, p.LogDirs)
+	}
 }

@@ -22,7 +22,6 @@ func (c corner) String() string {
 		}
 		return theirs
 	}
-	// No commas: the name comes into paths, and log.dirs is a list.
 	return fmt.Sprintf("ZooKeeper %s - controller %s - brokers %s", who(c.zooKeeper, "Apache's"), who(c.controller, "Kafka's"), who(c.brokers, "Kafka's"))
 }
 

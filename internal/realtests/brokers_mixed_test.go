@@ -147,7 +147,7 @@ func TestMixedCluster(t *testing.T) {
 		if c.ours {
 			who = "our"
 		}
-		t.Run(fmt.Sprintf("%s broker of Kafka, %s controller", c.release, who), func(t *testing.T) { mixedCluster(t, c.release, c.ibp, c.ours) })
+		t.Run(fmt.Sprintf("%s broker of Kafka - %s controller", c.release, who), func(t *testing.T) { mixedCluster(t, c.release, c.ibp, c.ours) })
 	}
 }
 

@@ -37,7 +37,7 @@ func startBroker(t *testing.T, zk string, id int, candidate bool, more ...string
 		}
 	}
 	b := &ourBroker{kafkaBroker: &kafkaBroker{id: id, addr: fmt.Sprintf("127.0.0.1:%d", ports[0])}, admin: fmt.Sprintf("127.0.0.1:%d", ports[1])}
-	dir := t.TempDir()
+	dir := folder(t)
 	lines := append([]string{fmt.Sprintf("broker.id=%d", id), "listeners=PLAINTEXT://" + b.addr, "zookeeper.connect=" + zk, "zkc.admin=" + b.admin,
 		"log.dirs=" + filepath.Join(dir, "logs"), "zookeeper.session.timeout.ms=6000", "offsets.topic.num.partitions=4", "group.initial.rebalance.delay.ms=0",
 		"controlled.shutdown.retry.backoff.ms=500"}, more...)

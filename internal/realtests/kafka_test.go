@@ -40,7 +40,7 @@ func startKafka(t *testing.T, release, zk string, id int, more map[string]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
+	dir := folder(t)
 	b := &kafkaBroker{id: id, addr: fmt.Sprintf("127.0.0.1:%d", port)}
 	props := map[string]string{
 		"broker.id": strconv.Itoa(id), "listeners": "PLAINTEXT://" + b.addr, "zookeeper.connect": zk, "log.dirs": filepath.Join(dir, "logs"),

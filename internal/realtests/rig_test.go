@@ -54,6 +54,18 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Logf("%-58s %6d ms", what, time.Since(begin).Milliseconds())
 }
 
+// folder is t.TempDir for brokers: its path has no comma, which log.dirs would take
+// for the end of a path.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "broker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // output keeps what a process wrote.
 type output struct {
 	mu  sync.Mutex
