@@ -40,6 +40,7 @@ type emulated struct {
 	configs *configWatch            // nil: a broker without logs, to whom configurations mean nothing
 	static  brokers.DefaultsChanged // what holds where nothing was changed at run time
 	room    *wire.Room              // of all listeners
+	unlock  func()                  // gives the log directories back
 	shared  *wire.Shared            // what all brokers of this process are told
 
 	mu      sync.Mutex
@@ -68,12 +69,19 @@ type zkSession struct {
 func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
 	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
 	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{}),
-		room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes)), shared: o.shared}
+		unlock: func() {}, room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes)), shared: o.shared}
 	if p.Broker.Logs != nil {
 		e.configs = newConfigWatch()
 	}
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
+	if logs := p.Broker.Logs; logs != nil {
+		unlock, err := lockLogDirs(logs.Dirs)
+		if err != nil {
+			return e, err
+		}
+		e.unlock = unlock
+	}
 	if e.bound, err = bindPorts(e.net, &e.plan); err != nil {
 		return e, err
 	}
@@ -154,6 +162,7 @@ func (e *emulated) close() {
 		e.link.close()
 	}
 	e.tasks.Wait()
+	e.unlock()
 }
 
 func (e *emulated) dial(ctx context.Context) (*zkSession, error) {
