@@ -102,6 +102,17 @@ func offsetsTopic(all []BrokerOptions) *events.NewTopic {
 	return nil
 }
 
+// autoTopic is what brokers that serve producers make of a topic that a client
+// asks for; nil: they make none.
+func autoTopic(all []BrokerOptions) *events.NewTopic {
+	for _, p := range all {
+		if p.Broker.Logs != nil {
+			return p.Settings.AutoTopic()
+		}
+	}
+	return nil
+}
+
 // Cluster is a controller and emulated brokers on a ZooKeeper server in this
 // process.
 type Cluster struct {
@@ -140,7 +151,7 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	for i := range plans {
 		plans[i].Broker.ISRChanged = o.ISRChanged
 	}
-	c.controller, err = NewController(ctx, ControllerOptions{OffsetsTopic: offsetsTopic(plans),
+	c.controller, err = NewController(ctx, ControllerOptions{OffsetsTopic: offsetsTopic(plans), AutoTopic: autoTopic(plans),
 		Rules: Defaults(o.ControllerID, o.Version), ZooKeeper: store, Network: o.Network, Log: o.Log.WithField("controller", int32(o.ControllerID)),
 		Listeners: []Listener{{Name: name, Bind: o.ControllerBind, Advertise: []kafka.Endpoint{{Listener: name, Host: host}}}},
 	})

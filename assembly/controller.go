@@ -33,10 +33,13 @@ type ControllerOptions struct {
 	// OffsetsTopic is what __consumer_offsets is like where the controller creates
 	// it for a client that looks for its group's coordinator; nil: brokers do that.
 	OffsetsTopic *events.NewTopic
-	Record       string // file to which the record of every event is appended; "" is none
-	Admin        string // loopback HOST:PORT of metrics, probes and profiles; "" is none
-	Network      Network
-	Log          logrus.FieldLogger // nil: nothing is said
+	// AutoTopic is what a topic is like, but for its name, that the controller
+	// creates because a client asks for its metadata; nil: none.
+	AutoTopic *events.NewTopic
+	Record    string // file to which the record of every event is appended; "" is none
+	Admin     string // loopback HOST:PORT of metrics, probes and profiles; "" is none
+	Network   Network
+	Log       logrus.FieldLogger // nil: nothing is said
 }
 
 // Defaults gives a controller of an id the settings that Kafka has by default.
@@ -217,7 +220,7 @@ func (p *process) assemble(ctx context.Context, advertised []kafka.Endpoint) (en
 
 func (p *process) endpointOptions(listener string) endpoint.Options {
 	return endpoint.Options{ID: p.o.Rules.ID, Listener: listener,
-		Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: p.producers, OffsetsTopic: p.o.OffsetsTopic, Log: p.log}
+		Loop: p.queue, Configs: topicConfigs{&p.session}, Producers: p.producers, OffsetsTopic: p.o.OffsetsTopic, AutoTopic: p.o.AutoTopic, Log: p.log}
 }
 
 // control runs the loop and renews the session until ctx ends; then it leaves.

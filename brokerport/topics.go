@@ -38,6 +38,15 @@ func (p *Port) planned(name string) newTopic {
 	return newTopic{name: name, partitions: int(p.settings.number("num.partitions")), replication: int(p.settings.number("default.replication.factor"))}
 }
 
+// AutoTopic is what a topic is to be like that is created because a client asked
+// for it, but for its name; nil: none is.
+func (s Settings) AutoTopic() *events.NewTopic {
+	if !s.bool("auto.create.topics.enable") {
+		return nil
+	}
+	return &events.NewTopic{Partitions: int32(s.number("num.partitions")), ReplicationFactor: int16(s.number("default.replication.factor"))}
+}
+
 // OffsetsTopic is what __consumer_offsets is to be like where it is created.
 func (s Settings) OffsetsTopic() events.NewTopic {
 	return events.NewTopic{Name: groups.Topic, Partitions: int32(s.number("offsets.topic.num.partitions")),

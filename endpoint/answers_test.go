@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -739,4 +740,46 @@ func TestPartitionOfGroup(t *testing.T) {
 			t.Errorf("%q: %d, want %d", group, got, want)
 		}
 	}
+}
+
+// A client that asks for the metadata of a topic that does not exist has it
+// created, where that is ours to do, if it allows that.
+func TestMetadataCreates(t *testing.T) {
+	look := func(t *testing.T, e *Endpoint, version int16, allow bool, names ...string) (codes []string) {
+		t.Helper()
+		req := kmsg.NewPtrMetadataRequest()
+		req.Version, req.AllowAutoTopicCreation = version, allow
+		for _, n := range names {
+			topic := kmsg.NewMetadataRequestTopic()
+			topic.Topic = &n
+			req.Topics = append(req.Topics, topic)
+		}
+		resp, err := e.answer(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range resp.(*kmsg.MetadataResponse).Topics {
+			codes = append(codes, fmt.Sprintf("%s %s", *row.Topic, kafka.ErrorCode(row.ErrorCode)))
+		}
+		return codes
+	}
+	const unknown, awaited = "fresh UNKNOWN_TOPIC_OR_PARTITION", "fresh LEADER_NOT_AVAILABLE"
+	e, l := small(t, nil)
+	check := func(want []string, got ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	check([]string{unknown}, look(t, e, 12, true, "fresh")...) // not ours to create
+	e.auto = &events.NewTopic{Partitions: 2, ReplicationFactor: 1}
+	check([]string{unknown}, look(t, e, 12, false, "fresh")...)
+	check([]string{awaited, "orders NONE", "a/b INVALID_TOPIC_EXCEPTION"}, look(t, e, 12, true, "fresh", "orders", "a/b")...)
+	check([]string{"fresh NONE"}, look(t, e, 12, true, "fresh")...)
+	if n := len(l.topics["fresh"].parts); n != 2 {
+		t.Errorf("it has %d partitions", n)
+	}
+	check([]string{"old LEADER_NOT_AVAILABLE"}, look(t, e, 1, false, "old")...) // before one could say no
+	e.auto = &events.NewTopic{Partitions: 1, ReplicationFactor: 9}
+	check([]string{"wide INVALID_REPLICATION_FACTOR"}, look(t, e, 12, true, "wide")...)
 }

@@ -64,7 +64,10 @@ type Options struct {
 	// OffsetsTopic is what __consumer_offsets is like where a client who looks for
 	// its group's coordinator has it created; nil: it is left to brokers.
 	OffsetsTopic *events.NewTopic
-	Log          logrus.FieldLogger
+	// AutoTopic is what a topic is like, but for its name, that comes into being
+	// because a client asks for its metadata; nil: none does.
+	AutoTopic *events.NewTopic
+	Log       logrus.FieldLogger
 
 	MaxConnections int // 0 is 4096
 	// MaxClientEvents and MaxBrokerEvents bound the events of this endpoint that
@@ -85,6 +88,7 @@ type Endpoint struct {
 	configs   Configs
 	producers Producers
 	offsets   *events.NewTopic // nil: not created here
+	auto      *events.NewTopic // nil: none is created for Metadata
 	log       logrus.FieldLogger
 	served    []api // by key, ascending
 	server    *wire.Server
@@ -126,7 +130,7 @@ func newEndpoint(o Options) *Endpoint {
 	if o.MaxBrokerEvents <= 0 {
 		o.MaxBrokerEvents = 1024
 	}
-	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, producers: o.Producers, offsets: o.OffsetsTopic, log: o.Log,
+	e := &Endpoint{id: o.ID, listener: o.Listener, loop: o.Loop, configs: o.Configs, producers: o.Producers, offsets: o.OffsetsTopic, auto: o.AutoTopic, log: o.Log,
 		clients: make(lane, o.MaxClientEvents), brokers: make(lane, o.MaxBrokerEvents),
 		whole: make(lane, 4), reads: make(lane, 8)}
 	if e.log == nil {

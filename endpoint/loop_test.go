@@ -158,6 +158,9 @@ func (l *smallLoop) create(n events.NewTopic, validateOnly bool) events.NewTopic
 	if why := kafka.ValidTopicName(n.Name); why != "" {
 		return events.NewTopicResult{RowError: events.RowError{Error: kafka.InvalidTopicException, Message: why}}
 	}
+	if n.ReplicationFactor > 3 {
+		return events.NewTopicResult{RowError: row(kafka.InvalidReplicationFactor)}
+	}
 	if n.Assignment == nil {
 		n.Assignment = map[int32][]kafka.BrokerID{}
 		for p := range max(n.Partitions, 1) {

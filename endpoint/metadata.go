@@ -47,7 +47,54 @@ func (n nodes) controller(c events.Cluster) int32 {
 }
 
 func (e *Endpoint) metadata(ctx context.Context, req *kmsg.MetadataRequest) (kmsg.Response, error) {
-	return AnswerMetadata(ctx, req, e.listener, e.look)
+	if e.auto == nil || req.Version >= 4 && !req.AllowAutoTopicCreation {
+		return AnswerMetadata(ctx, req, e.listener, e.look)
+	}
+	return AnswerMetadata(ctx, req, e.listener, func(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
+		c, err := e.look(ctx, refs, all)
+		if err == nil && !all && len(c.Topics) == len(refs) { // a controller standing by knows of none
+			err = e.createMissing(ctx, refs, c.Topics)
+		}
+		return c, err
+	})
+}
+
+// maxCreated is how many topics one Metadata request creates at most: a client
+// that wants more asks again.
+const maxCreated = 100
+
+// createMissing creates what was asked for by name and does not exist, as every
+// node of the broker list does: a client may never ask another one. The client is
+// told to ask again, or why there is no such topic (spec/admin-api.md §8).
+func (e *Endpoint) createMissing(ctx context.Context, refs []events.TopicRef, topics []events.TopicDescription) error {
+	missing := map[string]*events.TopicDescription{}
+	var wanted []events.NewTopic
+	for i := range topics {
+		t, name := &topics[i], refs[i].Name
+		if t.Error != kafka.UnknownTopicOrPartition || name == "" || missing[name] != nil || len(wanted) == maxCreated {
+			continue
+		}
+		missing[name] = t
+		topic := *e.auto
+		if name == offsetsTopic && e.offsets != nil {
+			topic = *e.offsets
+		}
+		topic.Name = name
+		wanted = append(wanted, topic)
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	rows, err := ask(ctx, e, e.clients, func(reply func([]events.NewTopicResult)) events.Event {
+		return events.CreateTopics{Topics: wanted, Reply: reply}
+	})
+	for i := range rows[:min(len(rows), len(wanted))] {
+		t := missing[wanted[i].Name]
+		if t.Error = rows[i].Error; t.Error == kafka.NoError || t.Error == kafka.TopicAlreadyExists {
+			t.Error = kafka.LeaderNotAvailable
+		}
+	}
+	return err
 }
 
 func (e *Endpoint) look(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error) {
@@ -61,7 +108,7 @@ func (e *Endpoint) look(ctx context.Context, refs []events.TopicRef, all bool) (
 type Look func(ctx context.Context, refs []events.TopicRef, all bool) (events.Cluster, error)
 
 // AnswerMetadata answers Metadata on a listener (spec/admin-api.md §8). Topics
-// are never created for it. An error is look's.
+// are created by look, if at all. An error is look's.
 func AnswerMetadata(ctx context.Context, req *kmsg.MetadataRequest, listener string, look Look) (kmsg.Response, error) {
 	refs, all, why := metadataRefs(req)
 	if why.Error != kafka.NoError {
