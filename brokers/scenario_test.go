@@ -3,13 +3,9 @@ package brokers_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
@@ -488,42 +484,4 @@ func (w *story) leaderAnswers(d *datadriven.TestData) {
 		r.Error = codeNamed(w.t, name)
 	}
 	a.step(e.Answer([]brokers.FetchResult{r}, nil))
-}
-
-// TestScenariosAreAllThere: each of the spec's numbers has a case that names it,
-// here or in the folders that the scenario is about.
-func TestScenariosAreAllThere(t *testing.T) {
-	number := regexp.MustCompile(`B-(\d{3})(?:[–-](?:B-)?(\d{3}))?`)
-	seen := map[int]bool{}
-	for _, pattern := range []string{"testdata/*", "testdata/b/*", "../isrnotify/testdata/*", "commitlog/*_test.go", "*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range files {
-			data, err := os.ReadFile(f)
-			if err != nil || f == "scenario_test.go" {
-				continue
-			}
-			for _, m := range number.FindAllStringSubmatch(string(data), -1) {
-				from, _ := strconv.Atoi(m[1])
-				to := from
-				if m[2] != "" {
-					to, _ = strconv.Atoi(m[2])
-				}
-				for n := from; n <= to; n++ {
-					seen[n] = true
-				}
-			}
-		}
-	}
-	var missing []string
-	for n := 1; n <= 121; n++ {
-		if !seen[n] {
-			missing = append(missing, fmt.Sprintf("B-%03d", n))
-		}
-	}
-	if len(missing) > 0 {
-		t.Errorf("no case names %s", strings.Join(missing, " "))
-	}
 }

@@ -90,7 +90,8 @@ var rewriteDocs = func() bool { f := flag.Lookup("rewrite"); return f != nil && 
 
 // TestEveryScenarioIsTold: each number of spec/controller.md §10 stands at the
 // head of a scenario, or is named by a Go test, or has a reason why not; and
-// docs/scenarios.md says so. It is written anew with -rewrite.
+// docs/scenarios.md says so, with those of spec/broker.md §12 behind them. It is
+// written anew with -rewrite.
 func TestEveryScenarioIsTold(t *testing.T) {
 	byNumber := map[string][]told{}
 	for _, s := range tellings(t) {
@@ -130,6 +131,7 @@ func TestEveryScenarioIsTold(t *testing.T) {
 	if len(byNumber)+len(remarks) > 0 {
 		t.Errorf("numbers that the spec does not have: %v %v", slices.Sorted(maps.Keys(byNumber)), slices.Sorted(maps.Keys(remarks)))
 	}
+	writeBrokerScenarios(t, &doc)
 	path := root + "docs/scenarios.md"
 	if rewriteDocs() {
 		if err := os.WriteFile(path, doc.Bytes(), 0o644); err != nil {
