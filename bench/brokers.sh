@@ -62,10 +62,10 @@ PROPS
       java "-Xms${HEAP:-512m}" "-Xmx${HEAP:-512m}" -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35 -XX:+ExplicitGCInvokesConcurrent \
         "-Dlog4j.configuration=file:$3/log4j.properties" -cp "$jars/3.9.1/*" kafka.Kafka "$props" >"$3/b$2.log" 2>&1 &
       ;;
-    disk) "$ours" broker --config "$props" --controller --records >"$3/b$2.log" 2>&1 & ;;
+    disk) "$ours" broker --config "$props" --controller >"$3/b$2.log" 2>&1 & ;;
     memory)
       sed -i '/^log.dirs/d' "$props"
-      "$ours" broker --config "$props" --controller --records >"$3/b$2.log" 2>&1 &
+      "$ours" broker --config "$props" --controller >"$3/b$2.log" 2>&1 &
       ;;
   esac
   pids+=($!)

@@ -33,7 +33,7 @@ ZKC_AUTO_LEADER_REBALANCE_ENABLE=false "$ours" run --zookeeper "127.0.0.1:$port"
 pids+=($!)
 await open $((port + 1))
 # Broker N listens on port + 2 + N: the ports behind it have to be free.
-ZKC_ZOOKEEPER_SESSION_TIMEOUT_MS=60000 "$ours" broker --zookeeper "127.0.0.1:$port" ${RECORDS:+--records} --ids "1-$brokers" --port-base $((port + 2)) --profile "$profile" \
+ZKC_ZOOKEEPER_SESSION_TIMEOUT_MS=60000 "$ours" broker --zookeeper "127.0.0.1:$port" "--records=${RECORDS:-true}" --ids "1-$brokers" --port-base $((port + 2)) --profile "$profile" \
   --admin "127.0.0.1:$((port + 3 + brokers))" >"$work/brokers.log" 2>&1 &
 pids+=($!)
 await open $((port + 2 + brokers))

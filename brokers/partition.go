@@ -27,15 +27,18 @@ func (r role) String() string { return roleNames[r] }
 type partition struct {
 	tp              kafka.TopicPartition
 	topicID         kafka.TopicID
-	role            role
 	leader          kafka.BrokerID
 	leaderEpoch     int32 // -1 until the first LeaderAndIsr
 	partitionEpoch  int32 // version of the state znode
 	controllerEpoch int32 // of the controller that decided the leadership
 	assignment      kafka.ReplicaAssignment
 	isr             isrState
+	role            role
 	fetching        bool // a follower whose fetcher was started
 	offline         bool // its log directory failed
+	suspected       bool // it is in Broker.suspects
+	gone            bool // deleted, or of an earlier life of the process
+	wake            uint8
 
 	// With LogOptions.
 	topic      *topicState
@@ -48,9 +51,6 @@ type partition struct {
 	produces   []produceWait
 	deletes    []*delayedDelete
 	flaps      *flaps
-	wake       uint8
-	suspected  bool // it is in Broker.suspects
-	gone       bool // deleted, or of an earlier life of the process
 }
 
 func newPartition(tp kafka.TopicPartition) *partition {

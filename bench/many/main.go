@@ -270,6 +270,11 @@ func storm(ctx context.Context, o options, cl *kgo.Client, conn *zk.Conn, names 
 		return fmt.Errorf("look at %s: %w", announcements, err)
 	}
 	fmt.Printf("storm: all but %d grew back within %.1f s; %d announcements, at most %d at once; the controller's queue at most %d long\n", left, time.Since(begin).Seconds(), created(between, after), queue, longest)
+	now, highest, err := memory(o.pid)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the brokers' process after it: %d MB resident, %d at most\n", now/1024, highest/1024)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -188,7 +189,7 @@ func TestCheckReplicated(t *testing.T) {
 	l := logOf(t, 5, 8, EpochEntry{1, 5})
 	got, err := l.Read(5, 1<<20, 8, true)
 	must(t, err)
-	all := got[0]
+	all := bytes.Join(got, nil)
 	for _, cut := range []int{len(all), len(all) - 1, len(all) - 70} {
 		whole, err := CheckReplicated(all[:cut])
 		must(t, err)

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"bytes"
 	"math"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestFollowerKnowsProducers(t *testing.T) {
 	}
 	got, err := leader.Read(0, 1<<20, 7, true)
 	must(t, err)
-	must(t, f.AppendAsFollower(got[0]))
+	must(t, f.AppendAsFollower(bytes.Join(got, nil)))
 	if a, err := f.Append(idempotent(t, 2, 6, 1), 2, at); err != nil || !a.Duplicate || a.BaseOffset != 6 {
 		t.Errorf("%+v %v", a, err)
 	}

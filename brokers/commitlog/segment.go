@@ -11,7 +11,7 @@ const (
 	// chunkSize is how large a piece of memory for batches gets.
 	chunkSize = 256 << 10
 	// firstChunk is how large it begins, so that many small logs cost little.
-	firstChunk = 512
+	firstChunk = 128
 	// indexInterval is how many bytes lie between two marks (Kafka's log.index.interval.bytes).
 	indexInterval = 4096
 	// scanWindow is how much of a file is read at once to walk its batches.
