@@ -53,6 +53,9 @@ func (c *Controller) startZnodeMoves(ctx context.Context) (map[kafka.TopicPartit
 	if err != nil {
 		return nil, err
 	}
+	if c.policy == reassign.KIP455 { // where the original has the order of a hash map; in the old flow it is the node's
+		slices.SortStableFunc(entries, func(a, b zkpaths.Reassignment) int { return a.Partition.Compare(b.Partition) })
+	}
 	drop := map[kafka.TopicPartition]bool{}
 	dropped := func(e zkpaths.Reassignment) bool { return drop[e.Partition] }
 	for _, some := range inTurn(entries) {
@@ -373,6 +376,7 @@ func inTurn[T any](all []T) [][]T {
 // error stands for every partition.
 func (c *Controller) tryMoves(ctx context.Context, moves []move) map[kafka.TopicPartition]error {
 	failed := map[kafka.TopicPartition]error{}
+	slices.SortStableFunc(moves, func(a, b move) int { return a.TopicPartition.Compare(b.TopicPartition) })
 	for _, some := range inTurn(moves) {
 		bad, err := c.startMoves(ctx, some)
 		for tp, why := range bad {
