@@ -39,6 +39,7 @@ type ClusterOptions struct {
 
 	SessionTimeout time.Duration // of controller and brokers; 0 is 6 s
 	Admin          string        // loopback HOST:PORT of faults, metrics and probes; "" is none
+	LogMemory      int64          // see BrokersOptions
 	Network        Network
 	Log            logrus.FieldLogger // nil: nothing is said
 	// ISRChanged is told of each confirmed change of an ISR by its leader, with the
@@ -159,7 +160,7 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
 	c.brokers, err = NewBrokers(ctx, BrokersOptions{Brokers: plans, ZooKeeper: store, Beside: c.controller,
-		Patience: idlePatience, Admin: o.Admin, Network: o.Network, Log: o.Log})
+		Patience: idlePatience, LogMemory: o.LogMemory, Admin: o.Admin, Network: o.Network, Log: o.Log})
 	if err != nil {
 		c.controller.Close()
 		return nil, fmt.Errorf("start the brokers: %w", err)

@@ -147,6 +147,7 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 	defer zk.close()
 	serving, end := zk.whileServing(ctx)
 	defer end()
+	defer tuneBrokers()()
 	o := d.cluster(zk.server)
 	changes := newISRChanges()
 	o.ISRChanged = changes.add
@@ -182,7 +183,7 @@ func (d *dev) run(cmd *cobra.Command, command []string) error {
 }
 
 func (d *dev) cluster(server *zkserver.Server) assembly.ClusterOptions {
-	o := assembly.ClusterOptions{Server: server, ControllerID: devController, Version: d.version, Admin: d.admin, Log: d.log}
+	o := assembly.ClusterOptions{Server: server, ControllerID: devController, Version: d.version, LogMemory: d.config.LogMemory, Admin: d.admin, Log: d.log}
 	if d.config.Given("zookeeper.session.timeout.ms") {
 		o.SessionTimeout = d.config.ZooKeeperSession
 	}
