@@ -482,6 +482,7 @@ func (w *story) partitions(d *datadriven.TestData) []*control.PartitionState {
 	arg(d, w, "pe", &s.ZKVersion)
 	arg(d, w, "pce", &s.ControllerEpoch)
 	arg(d, w, "replicas", &s.Replicas)
+	arg(d, w, "adding", &s.Adding)
 	arg(d, w, "isr", &s.ISR)
 	var id int
 	if arg(d, w, "topic-id", &id) {

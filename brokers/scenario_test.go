@@ -58,6 +58,8 @@ func (w *story) scenario(d *datadriven.TestData) {
 		w.printf("%s version=%d %v", data, stat.Version, code)
 	case "offset":
 		w.offset(d)
+	case "gauges":
+		w.gauges(d)
 	case "leader":
 		w.leaderAnswers(d)
 	case "delete":
@@ -422,6 +424,33 @@ func (w *story) repeat(d *datadriven.TestData) {
 	}
 }
 
+// gauges prints the figures of spec/broker.md §11.2 that are not 0, and those of
+// the first partition.
+func (w *story) gauges(d *datadriven.TestData) {
+	w.actor(d).step(brokers.Measure{PerPartition: true, Reply: func(g brokers.Gauges) {
+		var out []string
+		for _, x := range []struct {
+			name string
+			n    int
+		}{{"LeaderCount", g.LeaderCount}, {"PartitionCount", g.PartitionCount}, {"UnderReplicatedPartitions", g.UnderReplicatedPartitions},
+			{"UnderMinIsrPartitionCount", g.UnderMinIsrPartitionCount}, {"AtMinIsrPartitionCount", g.AtMinIsrPartitionCount},
+			{"OfflineReplicaCount", g.OfflineReplicaCount}, {"ReassigningPartitions", g.ReassigningPartitions}, {"MaxLag", int(g.MaxLag)},
+			{"FailedFetches", g.FailedFetches}, {"ProducePurgatory", g.ProducePurgatory}, {"FetchPurgatory", g.FetchPurgatory},
+			{"ProduceExpires", g.Counters.ProduceExpires}, {"FollowerFetchExpires", g.Counters.FollowerFetchExpires},
+			{"ConsumerFetchExpires", g.Counters.ConsumerFetchExpires}} {
+			if x.n != 0 {
+				out = append(out, fmt.Sprintf("%s=%d", x.name, x.n))
+			}
+		}
+		w.printf("%s", strings.Join(out, " "))
+		if len(g.Partitions) > 0 {
+			p := g.Partitions[0]
+			w.printf("%s UnderReplicated=%t UnderMinIsr=%t AtMinIsr=%t InSyncReplicasCount=%d ReplicasCount=%d LastStableOffsetLag=%d ConsumerLag=%d", p.Partition,
+				p.UnderReplicated, p.UnderMinIsr, p.AtMinIsr, p.InSyncReplicasCount, p.ReplicasCount, p.LastStableOffsetLag, p.ConsumerLag)
+		}
+	}})
+}
+
 // offset asks for an offset as a client: timestamp=latest|earliest|MS [by=ID].
 func (w *story) offset(d *datadriven.TestData) {
 	q := brokers.OffsetQuery{Partition: t0, LeaderEpoch: -1, Timestamp: brokers.LatestOffset}
@@ -465,23 +494,56 @@ func (w *story) route(a *actor, e brokers.Effect) bool {
 	return false
 }
 
-// leaderAnswers answers the oldest fetch that went to a broker which is not
-// here: error=CODE, or lost.
+// leaderAnswers answers the oldest request that went to a leader which is not
+// here: lost; a fetch by error=CODE, diverging=EPOCH:END, or nothing with hw=N
+// [start=N]; a question for an epoch's end by diverging=; one for the log's
+// start and end by range=START:END.
 func (w *story) leaderAnswers(d *datadriven.TestData) {
 	a := w.actor(d)
 	if len(a.asked) == 0 {
 		d.Fatalf(w.t, "nothing was asked")
 	}
-	e := a.asked[0].(brokers.FetchFrom)
+	asked := a.asked[0]
 	a.asked = a.asked[1:]
-	if d.HasArg("lost") {
-		a.step(e.Answer(nil, context.DeadlineExceeded))
-		return
+	pair := func(key string) (x, y int64, ok bool) {
+		var s string
+		if !arg(d, w, key, &s) {
+			return -1, -1, false
+		}
+		if n, err := fmt.Sscanf(s, "%d:%d", &x, &y); n != 2 {
+			d.Fatalf(w.t, "%s: %v", key, err)
+		}
+		return x, y, true
 	}
-	r := brokers.FetchResult{Partition: t0, HighWatermark: -1, LogStartOffset: -1}
-	var name string
-	if arg(d, w, "error", &name) {
-		r.Error = codeNamed(w.t, name)
+	epoch, end, diverging := pair("diverging")
+	switch e := asked.(type) {
+	case brokers.FetchFrom:
+		if d.HasArg("lost") {
+			a.step(e.Answer(nil, context.DeadlineExceeded))
+			return
+		}
+		r := brokers.FetchResult{Partition: t0, HighWatermark: -1, LogStartOffset: -1, Diverging: diverging, DivergingEpoch: int32(epoch), DivergingEnd: end}
+		w.number(d, "hw", &r.HighWatermark)
+		w.number(d, "start", &r.LogStartOffset)
+		var name string
+		if arg(d, w, "error", &name) {
+			r.Error = codeNamed(w.t, name)
+		}
+		a.step(e.Answer([]brokers.FetchResult{r}, nil))
+	case brokers.AskEpochEnds:
+		a.step(e.Answer([]brokers.EpochAnswer{{Partition: t0, Epoch: int32(epoch), EndOffset: end}}, nil))
+	case brokers.AskOffsets:
+		start, end, _ := pair("range")
+		var answers []brokers.OffsetAnswer
+		for _, q := range e.Queries {
+			o := end
+			if q.Timestamp == brokers.EarliestOffset {
+				o = start
+			}
+			answers = append(answers, brokers.OffsetAnswer{Partition: t0, Offset: o})
+		}
+		a.step(e.Answer(answers, nil))
+	default:
+		d.Fatalf(w.t, "%T was asked", asked)
 	}
-	a.step(e.Answer([]brokers.FetchResult{r}, nil))
 }
