@@ -29,6 +29,7 @@ type cluster struct {
 	done       chan error
 	controller int64         // session of the controller
 	gate       chan struct{} // if set, writes wait until it is closed
+	altered    []int         // partitions of each AlterPartition request
 }
 
 // site is the world of one broker: brokers.Store, Process and ControllerClient.
@@ -100,11 +101,12 @@ func (s *site) ExpireSession() {
 
 // AlterPartition is a controller that writes what it is asked, as a real one does.
 func (s *site) AlterPartition(_ context.Context, to kafka.Broker, r *brokers.AlterPartitionRequest) (brokers.AlterPartitionAnswer, error) {
-	if to.ID != 9 {
+	if to.ID != 9 && to.ID != fleetController {
 		return brokers.AlterPartitionAnswer{}, errors.New("connection refused")
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
+	s.c.altered = append(s.c.altered, len(r.Partitions))
 	a := brokers.AlterPartitionAnswer{Partitions: map[kafka.TopicPartition]brokers.AlterPartitionResult{}}
 	for _, p := range r.Partitions {
 		l := kafka.LeaderAndISR{Leader: r.Broker, LeaderEpoch: p.LeaderEpoch, ISR: p.ISR, ZKVersion: p.PartitionEpoch + 1}
