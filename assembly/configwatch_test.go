@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
+	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
 
@@ -66,6 +68,21 @@ func TestBrokerConfigsAtRunTime(t *testing.T) {
 		t.Error(err)
 	}
 	await(1, "that of all again", func(c brokers.TopicConfig) bool { return c.MaxMessageBytes == 6000 })
+
+	// Records are packed as compression.type says, whatever their producer did.
+	if err := alter(nil, kadm.SetConfig, "compression.type", "gzip"); err != nil {
+		t.Error(err)
+	}
+	for id := 1; id <= 2; id++ {
+		await(id, "compression", func(c brokers.TopicConfig) bool { return c.Compression == commitlog.Gzip })
+	}
+	if err := w.client(kgo.DefaultProduceTopic("t"), kgo.ProducerBatchCompression(kgo.NoCompression())).ProduceSync(ctx, kgo.StringRecord("packed")).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	reader := w.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().AtStart()}}))
+	if got := reader.PollFetches(ctx).Records(); len(got) != 1 || string(got[0].Value) != "packed" || got[0].Attrs.CompressionType() != 1 {
+		t.Errorf("read %d records: %+v", len(got), got)
+	}
 
 	for key, why := range map[string]string{"num.io.threads": "means nothing", "listeners": "cannot be changed", "broker.id": "cannot be changed", "message.max.bytes": "no whole number",
 		"listener.name.internal.ssl.key.password": "means nothing", "num.replica.fetchers": "less than 1"} {

@@ -12,7 +12,7 @@ import (
 )
 
 func idleEmulated() *emulated {
-	e := &emulated{log: quietLog(), changed: make(chan struct{})}
+	e := &emulated{unlock: func() {}, log: quietLog(), changed: make(chan struct{})}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }

@@ -2,6 +2,7 @@ package brokerport
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -83,14 +84,22 @@ func (row *produced) refuse(code kafka.ErrorCode, reason string) {
 // checkRecords gives the batch that is to be appended. Old producers send message
 // sets, which become one.
 func (l *Listener) checkRecords(row *produced, records []byte, version int16, now time.Time) []byte {
-	o := l.node.TopicConfig(row.partition.Topic).Check(now)
+	config := l.node.TopicConfig(row.partition.Topic)
+	o := config.Check(now)
 	o.NoZstd = version < 7
 	var err error
 	if version < 3 && commitlog.OldFormat(records) {
 		records, err = commitlog.Upconvert(records, o)
 	}
+	var found commitlog.Checked
 	if err == nil {
-		_, err = commitlog.Check(records, o)
+		found, err = commitlog.Check(records, o)
+	}
+	if err == nil && config.Compression != commitlog.AsProduced && config.Compression != found.Codec {
+		if records, err = commitlog.Batch(records).Repack(config.Compression, o.MaxDecompressed); err == nil && len(records) > o.MaxMessageBytes && o.MaxMessageBytes > 0 {
+			row.refuse(kafka.MessageTooLarge, fmt.Sprintf("a batch of %d bytes, as compression.type has it packed; max.message.bytes is %d", len(records), o.MaxMessageBytes))
+			return nil
+		}
 	}
 	if err == nil {
 		return records

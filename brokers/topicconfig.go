@@ -29,7 +29,8 @@ type TopicConfig struct {
 	TimestampBefore time.Duration // message.timestamp.before.max.ms; 0: no bound
 	TimestampAfter  time.Duration // message.timestamp.after.max.ms; 0: no bound
 
-	ProducerIDExpiration time.Duration // producer.id.expiration.ms, of brokers alone
+	Compression          commitlog.Codec // compression.type
+	ProducerIDExpiration time.Duration   // producer.id.expiration.ms, of brokers alone
 
 	NoDownconversion bool // message.downconversion.enable is false: nothing for consumers older than 0.11
 }
@@ -37,7 +38,7 @@ type TopicConfig struct {
 // DefaultTopicConfig has Kafka's defaults.
 func DefaultTopicConfig() TopicConfig {
 	return TopicConfig{MinISR: 1, RetentionBytes: commitlog.NoRetention, Retention: 7 * 24 * time.Hour, Delete: true, CleanableRatio: 0.5,
-		DeleteRetention: 24 * time.Hour, SegmentBytes: 1 << 30, MaxMessageBytes: 1<<20 + 12, ProducerIDExpiration: commitlog.DefaultProducerIDExpiration}
+		DeleteRetention: 24 * time.Hour, SegmentBytes: 1 << 30, MaxMessageBytes: 1<<20 + 12, Compression: commitlog.AsProduced, ProducerIDExpiration: commitlog.DefaultProducerIDExpiration}
 }
 
 // With gives the configuration with what a topic sets for itself. A value that
@@ -72,6 +73,9 @@ func (c *TopicConfig) set(name, value string) {
 		}
 	case "max.message.bytes":
 		assign(&c.MaxMessageBytes, int(min(n, math.MaxInt32)), number && n >= 0)
+	case "compression.type":
+		codec, err := commitlog.ParseCodec(value)
+		assign(&c.Compression, codec, err == nil)
 	case "message.downconversion.enable":
 		c.NoDownconversion = strings.EqualFold(value, "false")
 	case "message.timestamp.type":

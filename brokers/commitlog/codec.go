@@ -25,6 +25,45 @@ const (
 	Zstd
 )
 
+// AsProduced is no codec: records stay packed as their producer did it.
+const AsProduced Codec = -1
+
+// ParseCodec reads a value of compression.type.
+func ParseCodec(name string) (Codec, error) {
+	switch name {
+	case "producer":
+		return AsProduced, nil
+	case "uncompressed":
+		return Uncompressed, nil
+	}
+	for c := Gzip; c <= Zstd; c++ {
+		if c.String() == name {
+			return c, nil
+		}
+	}
+	return AsProduced, fmt.Errorf("%q is no codec", name)
+}
+
+// Repack gives the batch with its records packed by another codec. b has passed
+// Check; bound is that of CheckOptions.MaxDecompressed, 0 is its default.
+func (b Batch) Repack(c Codec, bound int) (Batch, error) {
+	if bound <= 0 {
+		bound = DefaultMaxDecompressed
+	}
+	body, err := decompress(nil, b[HeaderSize:], b.Compression(), bound)
+	if err != nil {
+		return nil, b.unpackError(err, bound)
+	}
+	if body, err = compress(body, c); err != nil {
+		return nil, err
+	}
+	out := append(append(make(Batch, 0, HeaderSize+len(body)), b[:HeaderSize]...), body...)
+	binary.BigEndian.PutUint32(out[posLength:], uint32(len(out)-overhead))
+	out.setAttributes(out.Attributes()&^compressionBits | int16(c))
+	out.setCRC()
+	return out, nil
+}
+
 // String gives the name that compression.type uses.
 func (c Codec) String() string {
 	if c < 0 || int(c) >= len(codecNames) {

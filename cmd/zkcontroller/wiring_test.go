@@ -295,3 +295,31 @@ func TestBrokersKeys(t *testing.T) {
 		t.Errorf("%v, %v", p.Settings, p.LogDirs)
 	}
 }
+
+// TestAllKeysOfABroker: a broker of 3.9.1 told these of itself. None is fatal, what
+// is not used is reported, and what is used has no other default here.
+func TestAllKeysOfABroker(t *testing.T) {
+	c, err := config.Load(config.Source{File: "testdata/kafka-3.9.1.properties", Also: brokerport.Known})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans, err := planOfConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keepRecords(plans)
+	if err := plans[0].Settings.Check(); err != nil {
+		t.Error(err)
+	}
+	if len(plans[0].Settings) != 254 || len(c.Unknown()) != 181 {
+		t.Errorf("%d keys, %d of them not used", len(plans[0].Settings), len(c.Unknown()))
+	}
+	if d := cmp.Diff(brokers.DefaultTopicConfig(), plans[0].Broker.Logs.Topic); d != "" {
+		t.Error("Kafka's defaults are", d)
+	}
+	want := groups.DefaultOptions()
+	want.InitialRebalanceDelay = 0 // it was started so
+	if d := cmp.Diff(want, *plans[0].Broker.Groups); d != "" {
+		t.Error("Kafka's defaults are", d)
+	}
+}

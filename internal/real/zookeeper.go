@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -221,8 +223,17 @@ func zkClasspath(set string) (name, classpath string, err error) {
 	return "debian", debian + ":/usr/share/java/slf4j-simple.jar", nil
 }
 
-// FreePort finds a port of 127.0.0.1 that nobody listens on at the moment.
+// FreePort finds a port of 127.0.0.1 that nobody listens on at the moment. It is
+// below those that systems give to connections, one of which might have it before
+// the server has started, or while it is restarted.
 func FreePort() (int, error) {
+	for range 100 {
+		port := 10_000 + rand.IntN(8_000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -35,16 +36,23 @@ type member interface {
 // ways. Records go in and out, a broker dies and comes back, the topic is deleted.
 func TestInteropCube(t *testing.T) {
 	real.Require(t, real.Kafka)
+	var mu sync.Mutex
 	var ran []string
+	t.Cleanup(func() { t.Logf("%d of 8 corners were played to their end:\n  %s", len(ran), strings.Join(ran, "\n  ")) })
 	for i := range 8 {
 		c := corner{i&4 != 0, i&2 != 0, i&1 != 0}
 		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel() // most of the time is waiting for sessions to expire
 			playCorner(t, c)
+			if t.Failed() {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
 			ran = append(ran, c.String())
 			t.Logf("real: corner %s", c)
 		})
 	}
-	t.Logf("%d of 8 corners were played to their end:\n  %s", len(ran), strings.Join(ran, "\n  "))
 }
 
 func playCorner(t *testing.T, c corner) {
@@ -61,7 +69,7 @@ func playCorner(t *testing.T, c corner) {
 	var ids []int
 	switch {
 	case c.controller:
-		startController(t, zk, 1000)
+		runController(t, zk, 1000)
 		await(t, "our controller elected", func() bool { s, ok := statusOf(t, zk); return ok && s.controlledBy(1000) })
 	case c.brokers: // Kafka's controller is a broker, too; it gets no replicas
 		startKafka(t, "3.9.1", zk, 100, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,7 +148,10 @@ func TestMixedCluster(t *testing.T) {
 		if c.ours {
 			who = "our"
 		}
-		t.Run(fmt.Sprintf("%s broker of Kafka - %s controller", c.release, who), func(t *testing.T) { mixedCluster(t, c.release, c.ibp, c.ours) })
+		t.Run(fmt.Sprintf("%s broker of Kafka - %s controller", c.release, who), func(t *testing.T) {
+			t.Parallel()
+			mixedCluster(t, c.release, c.ibp, c.ours)
+		})
 	}
 }
 
@@ -156,7 +160,7 @@ func mixedCluster(t *testing.T, release, ibp string, ours bool) {
 	defer cancel()
 	zk := real.ZooKeeper(t).Addr()
 	if ours {
-		startController(t, zk, 1000)
+		runController(t, zk, 1000)
 		await(t, "controller elected", func() bool { s, ok := statusOf(t, zk); return ok && s.controlledBy(1000) })
 	}
 	theirs := startKafka(t, release, zk, 1, map[string]string{"replica.lag.time.max.ms": "3000", "inter.broker.protocol.version": ibp})
@@ -169,6 +173,9 @@ func mixedCluster(t *testing.T, release, ibp string, ours bool) {
 	admin := kadm.NewClient(cl)
 	createOn(ctx, t, cl, "mix", map[string]string{"min.insync.replicas": "2"}, []int32{1, 2, 3})
 	awaitHealthy(t, zk, 1)
+	if ibp == "3.9" {
+		compareConfigs(t, configsOf(ctx, t, cl, 1), configsOf(ctx, t, cl, 2))
+	}
 	produceMixed(ctx, t, seeds, "mix", 0, 1000)
 	reassign(ctx, t, admin, "mix", map[int32][]int32{0: {2, 1, 3}})
 	lead(ctx, t, admin, "mix", 2)
@@ -206,12 +213,63 @@ func mixedCluster(t *testing.T, release, ibp string, ours bool) {
 	}
 }
 
+// configsOf gives what a broker tells of its configuration.
+func configsOf(ctx context.Context, t *testing.T, cl *kgo.Client, broker int32) map[string]kmsg.DescribeConfigsResponseResourceConfig {
+	t.Helper()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.IncludeSynonyms = true
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(broker))
+	req.Resources = append(req.Resources, r)
+	resp, err := cl.Broker(int(broker)).RetriableRequest(ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]kmsg.DescribeConfigsResponseResourceConfig{}
+	for _, c := range resp.(*kmsg.DescribeConfigsResponse).Resources[0].Configs {
+		all[c.Name] = c
+	}
+	return all
+}
+
+// compareConfigs wants every key of ours to be one of Kafka's, of the same type, as
+// easy to change, with the same default and synonyms. Ports are not opened at run
+// time here.
+func compareConfigs(t *testing.T, theirs, ours map[string]kmsg.DescribeConfigsResponseResourceConfig) {
+	t.Helper()
+	fixed := []string{"listeners", "advertised.listeners", "listener.security.protocol.map"}
+	text := func(c kmsg.DescribeConfigsResponseResourceConfig) string {
+		s := fmt.Sprintf("%s, read-only %v, sensitive %v", c.ConfigType, c.ReadOnly, c.IsSensitive)
+		for _, x := range c.ConfigSynonyms {
+			if x.Source == kmsg.ConfigSourceDefaultConfig && x.Value != nil {
+				s += fmt.Sprintf(", default of %s %q", x.Name, *x.Value)
+			}
+		}
+		return s
+	}
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		theirs, ok := theirs[name]
+		switch {
+		case !ok && strings.HasPrefix(name, "zkc."):
+		case !ok:
+			t.Errorf("%s is no key of Kafka's", name)
+		case slices.Contains(fixed, name):
+		case text(theirs) != text(ours[name]):
+			t.Errorf("%s:\n  Kafka's %s\n  ours    %s", name, text(theirs), text(ours[name]))
+		}
+	}
+	t.Logf("%d keys of Kafka's %d are told as by Kafka", len(ours), len(theirs))
+}
+
 // Kafka 3.9.1 is the controller of our brokers, in its own way (AlterPartition)
 // and with an old protocol (state znodes, announcements).
 func TestKafkaControlsOurs(t *testing.T) {
 	requireOurs(t)
 	for _, ibp := range []string{"3.9", "2.6"} {
-		t.Run("inter.broker.protocol.version "+ibp, func(t *testing.T) { kafkaControls(t, ibp) })
+		t.Run("inter.broker.protocol.version "+ibp, func(t *testing.T) {
+			t.Parallel()
+			kafkaControls(t, ibp)
+		})
 	}
 }
 

@@ -60,14 +60,21 @@ func (s status) healthy() bool {
 // sessionTimeout is short, so that expiry is seen soon.
 const sessionTimeout = 4 * time.Second
 
-// startController starts "run" with a listener.
+// startController starts "run" with a listener. Its sessions, and those of whatever
+// else the test starts, end soon.
 func startController(t *testing.T, zk string, id int, more ...string) *child {
+	t.Helper()
+	t.Setenv("ZKC_ZOOKEEPER_SESSION_TIMEOUT_MS", strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
+	return runController(t, zk, id, more...)
+}
+
+// runController does so with the usual sessions, for tests that run in parallel.
+func runController(t *testing.T, zk string, id int, more ...string) *child {
 	t.Helper()
 	port, err := real.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("ZKC_ZOOKEEPER_SESSION_TIMEOUT_MS", strconv.FormatInt(sessionTimeout.Milliseconds(), 10))
 	return start(t, fmt.Sprintf("controller %d", id), append([]string{binary, "run", "--zookeeper", zk, "--broker-id", strconv.Itoa(id),
 		"--listener", fmt.Sprintf("PLAINTEXT://127.0.0.1:%d", port)}, more...)...)
 }
