@@ -7,9 +7,8 @@
 #
 # Of the controller: traces cases peers bench. Of the embedded ZooKeeper: zkdiff
 # gozk kazoo kafka zkpeers lin perf, and zktraces, the controller's traces on it.
-# The word beside runs gozk, kazoo, lin and zkdiff side by side: they mostly sleep.
-#
 # Of the brokers: isr, timelines of real brokers (scripts/isr.sh).
+# The word beside runs gozk, kazoo, lin, zkdiff and isr side by side: they mostly sleep.
 #
 # Programs are built into .cache/bin, what judges download goes to .cache/zk and
 # .cache/peersuite, logs are under .cache/judges. Ports from ZKC_JUDGE_PORT
@@ -241,17 +240,18 @@ perf() {
 beside() {
   local name pids=() code=0
   build zkdiff
-  for name in gozk kazoo lin zkdiff; do
+  for name in gozk kazoo lin zkdiff isr; do
     "$name" >"$out/$name.verdict" 2>&1 &
     pids+=($!)
   done
   for name in "${pids[@]}"; do wait "$name" || code=1; done
-  cat "$out"/{gozk,kazoo,lin,zkdiff}.verdict
+  cat "$out"/{gozk,kazoo,lin,zkdiff,isr}.verdict
   return "$code"
 }
 
+# isr's windows are for an idle machine; beside other judges they end two seconds later.
 isr() {
-  OUT=$out/isr scripts/isr.sh "$form" >"$out/isr.log" 2>&1
+  OUT=$out/isr ISR_PORT=$((port + 600)) ISR_SLACK=${ISR_SLACK:-2000} scripts/isr.sh "$form" >"$out/isr.log" 2>&1
   local code=$?
   grep -v '^ok ' "$out/isr.log" | head -60
   verdict "isrtrace, $form" "$code" 1 "$out/isr.log"
@@ -262,7 +262,7 @@ main() {
   if [ $# = 0 ]; then
     case $form in
       short) set -- traces cases peers bench zktraces zkpeers beside ;;
-      full) set -- traces cases peers bench zkdiff zktraces zkpeers gozk kazoo kafka lin perf ;;
+      full) set -- traces cases peers bench zkdiff zktraces zkpeers gozk kazoo kafka lin perf isr ;;
     esac
   fi
   for name in "$@"; do
