@@ -34,11 +34,16 @@ type follower struct {
 // follow makes broker 2 a follower of three partitions that broker 1 leads.
 func follow(t *testing.T, version string) *follower {
 	t.Helper()
+	return followWith(t, version, nil)
+}
+
+func followWith(t *testing.T, version string, settings brokerport.Settings) *follower {
+	t.Helper()
 	v, err := kafka.ParseProtocolVersion(version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := start(t, brokerOptions{id: 1, release: version})
+	b := start(t, brokerOptions{id: 1, release: version, settings: settings})
 	f := &follower{leader: b}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -191,13 +196,20 @@ func TestFollowersSession(t *testing.T) {
 	}
 }
 
-// Before Fetch version 7 there are no sessions: each request names everything.
+// Before Fetch version 7 there are no sessions, and a leader may have no room for
+// one: each request names everything.
 func TestFollowersWithoutSessions(t *testing.T) {
-	f := follow(t, "1.0")
-	for range 3 {
-		said, got, err := f.ask(t, brokers.FetchRequest{MaxWait: time.Millisecond}, 0, 0, 0)
-		if said != "epoch -1: 0@0 1@0 2@0" || got != "0, 1, 2" || err != nil {
-			t.Errorf("said %q, got %q, %v", said, got, err)
+	for _, tc := range []struct {
+		version string
+		slots   string
+		epoch   int // below version 7 none is sent
+	}{{"1.0", "1000", -1}, {"3.9", "0", 0}} {
+		f := followWith(t, tc.version, brokerport.Settings{"max.incremental.fetch.session.cache.slots": tc.slots})
+		for range 3 {
+			said, got, err := f.ask(t, brokers.FetchRequest{MaxWait: time.Millisecond}, 0, 0, 0)
+			if said != fmt.Sprintf("epoch %d: 0@0 1@0 2@0", tc.epoch) || got != "0, 1, 2" || err != nil {
+				t.Errorf("%s: said %q, got %q, %v", tc.version, said, got, err)
+			}
 		}
 	}
 }
