@@ -29,7 +29,7 @@ func (c *Controller) failover(ctx context.Context) error {
 	if err := c.without(events.LogDirEvent{}, c.dropChildren(ctx, zkpaths.LogDirNotifications)); err != nil {
 		return fmt.Errorf("clearing %s: %w", zkpaths.LogDirNotifications, err)
 	}
-	if err := c.without(events.ISRChangeNotification{}, c.dropChildren(ctx, zkpaths.ISRNotifications)); err != nil {
+	if err := c.without(events.ISRChangeNotification{}, c.startNotifications(ctx)); err != nil {
 		return fmt.Errorf("clearing %s: %w", zkpaths.ISRNotifications, err)
 	}
 	if err := c.loadBrokerConfigs(ctx); err != nil {
@@ -73,6 +73,20 @@ func (c *Controller) armAdminWatches(ctx context.Context) error {
 		{Op: zkpaths.Exists, Path: zkpaths.PreferredElection, Watch: true},
 		{Op: zkpaths.Exists, Path: zkpaths.ReassignPartitions, Watch: true},
 	})
+	return err
+}
+
+// startNotifications waits for announcements of ISR changes. Those that are
+// there are deleted; before 1.1 they stay until the next one comes
+// (spec/controller.md §11).
+func (c *Controller) startNotifications(ctx context.Context) error {
+	if c.opts.Version.AtLeast(kafka.V1_1IV0) {
+		return c.dropChildren(ctx, zkpaths.ISRNotifications)
+	}
+	n, err := c.listWatched(ctx, zkpaths.ISRNotifications)
+	if err == nil && n.Code != zkpaths.OK && n.Code != zkpaths.NoNode {
+		err = c.denied(zkpaths.ISRNotifications, n)
+	}
 	return err
 }
 
@@ -262,6 +276,8 @@ func (c *Controller) cacheStates(ctx context.Context, ps []*statemachine.Partiti
 }
 
 // startReplicas is the replica state machine's start (spec/controller.md §5.5).
+// Before 2.3 it leaves replicas on dead brokers alone: they stay in the ISR until
+// their leader takes them out, or the next leader is elected.
 func (c *Controller) startReplicas(ctx context.Context) error {
 	var online, offline []statemachine.Replica
 	c.state.EachPartition(func(p *statemachine.Partition) {
@@ -278,6 +294,9 @@ func (c *Controller) startReplicas(ctx context.Context) error {
 	})
 	if err := c.moveReplicas(ctx, online, statemachine.OnlineReplica); err != nil {
 		return err
+	}
+	if c.opts.Version.Less(kafka.V2_3IV0) {
+		return nil
 	}
 	return c.moveReplicas(ctx, offline, statemachine.OfflineReplica)
 }

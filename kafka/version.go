@@ -28,6 +28,7 @@ var (
 	V1_1IV0    = ProtocolVersion{1, 1, 0}
 	V2_1IV0    = ProtocolVersion{2, 1, 0}
 	V2_2IV0    = ProtocolVersion{2, 2, 0}
+	V2_3IV0    = ProtocolVersion{2, 3, 0}
 	V2_4IV0    = ProtocolVersion{2, 4, 0}
 	V2_4IV1    = ProtocolVersion{2, 4, 1}
 	V2_6IV0    = ProtocolVersion{2, 6, 0}

@@ -77,7 +77,7 @@ func TestEveryProtocolVersion(t *testing.T) {
 func TestNamedProtocolVersions(t *testing.T) {
 	for s, v := range map[string]kafka.ProtocolVersion{
 		"0.9.0": kafka.V0_9_0, "0.10.0-IV1": kafka.V0_10_0IV1, "0.10.2-IV0": kafka.V0_10_2IV0, "0.11.0-IV0": kafka.V0_11_0IV0, "1.0-IV0": kafka.V1_0IV0,
-		"1.1-IV0": kafka.V1_1IV0, "2.1-IV0": kafka.V2_1IV0, "2.2-IV0": kafka.V2_2IV0, "2.4-IV0": kafka.V2_4IV0, "2.4-IV1": kafka.V2_4IV1, "2.6-IV0": kafka.V2_6IV0,
+		"1.1-IV0": kafka.V1_1IV0, "2.1-IV0": kafka.V2_1IV0, "2.2-IV0": kafka.V2_2IV0, "2.3-IV0": kafka.V2_3IV0, "2.4-IV0": kafka.V2_4IV0, "2.4-IV1": kafka.V2_4IV1, "2.6-IV0": kafka.V2_6IV0,
 		"2.7-IV0": kafka.V2_7IV0, "2.7-IV2": kafka.V2_7IV2, "2.8-IV0": kafka.V2_8IV0, "2.8-IV1": kafka.V2_8IV1, "3.0-IV0": kafka.V3_0IV0,
 		"3.2-IV0": kafka.V3_2IV0, "3.3-IV0": kafka.V3_3IV0, "3.4-IV0": kafka.V3_4IV0, "3.9-IV0": kafka.V3_9IV0,
 	} {
