@@ -187,15 +187,40 @@ func (b *Broker) altered(now time.Time, item *alterItem, r AlterPartitionResult)
 	}
 	b.counters.FailedISRUpdates++
 	log := b.log.WithFields(b.fields()).WithField("topic", p.tp.Topic).WithField("partition", p.tp.Partition).WithError(r.Error)
-	switch r.Error {
-	case kafka.OperationNotAttempted, kafka.IneligibleReplica: // surely not applied
+	switch b.does.judgeAnswer(r.Error) {
+	case takenBack:
 		p.isr = isrState{isr: item.proposal.committed}
 		log.Info("ISR change taken back")
-	case kafka.FencedLeaderEpoch, kafka.InvalidUpdateVersion, kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InvalidRequest,
-		kafka.NewLeaderElected:
+	case leftPending:
 		log.Info("ISR change refused: nothing changes until the next LeaderAndIsr")
 	default:
 		log.Warn("ISR change failed and is asked for again")
 		b.alter.put(&alterItem{tp: p.tp, topicID: p.topicID, proposal: item.proposal})
 	}
+}
+
+// answerKind says what an error does to a proposal.
+type answerKind uint8
+
+const (
+	askedAgain  answerKind = iota // the same, at once
+	takenBack                     // surely not applied: what was committed holds
+	leftPending                   // until the next LeaderAndIsr
+)
+
+// judgeAnswer is the table of spec/broker.md §5.4, by what a release knows.
+func (d behaviour) judgeAnswer(code kafka.ErrorCode) answerKind {
+	switch code {
+	case kafka.OperationNotAttempted:
+		return takenBack
+	case kafka.FencedLeaderEpoch, kafka.InvalidUpdateVersion, kafka.UnknownTopicOrPartition:
+		return leftPending
+	}
+	switch {
+	case d.knowsIneligible && code == kafka.IneligibleReplica:
+		return takenBack
+	case d.knowsIneligible && (code == kafka.UnknownTopicID || code == kafka.NewLeaderElected), d.knowsInvalidRequest && code == kafka.InvalidRequest:
+		return leftPending
+	}
+	return askedAgain
 }

@@ -598,6 +598,9 @@ func (b *Broker) becomeLeader(now time.Time, s *control.PartitionState) kafka.Er
 	if !taken {
 		return kafka.NoError
 	}
+	if b.does.forgetsUnsent {
+		delete(b.alter.unsent, p.tp)
+	}
 	if b.opts.Logs != nil {
 		b.lead(now, p, newLeader)
 		b.logTransition(p)
@@ -626,6 +629,9 @@ func (b *Broker) becomeFollower(now time.Time, s *control.PartitionState) (code 
 	before := *p
 	if !p.makeFollower(s, b.does.partitionEpochGuard) {
 		return kafka.NoError, false
+	}
+	if b.does.forgetsUnsent {
+		delete(b.alter.unsent, p.tp)
 	}
 	b.repl.Unlead(p.tp)
 	p.fetching = b.phase == running // a leaver starts no fetchers

@@ -191,13 +191,28 @@ func (e isrsWritten) apply(b *Broker, now time.Time) {
 	if e.run != b.run {
 		return
 	}
+	broken := false
 	for _, row := range e.rows {
+		failed := row.err != nil && row.proposal.kind == shrink
+		if broken && failed && !b.does.swallowsErrors {
+			b.skip(row)
+			continue
+		}
+		broken = broken || failed
 		b.settle(now, row)
 	}
 }
 
+// skip gives up a shrink whose round ended, because of an error, before Kafka
+// would have come to it: the next check looks anew (spec/broker.md §3.1, §5.2).
+func (b *Broker) skip(row isrWritten) {
+	if p := b.partitions[row.Partition]; p != nil && p.isr.pending.equal(row.proposal) {
+		p.isr = isrState{isr: row.proposal.committed}
+	}
+}
+
 func (b *Broker) settle(now time.Time, row isrWritten) {
-	if row.ok {
+	if row.ok && b.does.announces {
 		// Announced even if a LeaderAndIsr came meanwhile: the znode did change.
 		b.announcer.Record(row.Partition, b.wall(now))
 	}
@@ -213,15 +228,17 @@ func (b *Broker) settle(now time.Time, row isrWritten) {
 		return
 	}
 	if row.err == nil {
-		if b.does.failedMeter {
-			b.counters.FailedISRUpdates++
-		}
 		log.Info("ISR change refused: ZooKeeper has another version")
 	} else {
 		log.WithError(row.err).Error("ISR change could not be written")
 	}
-	if b.does.metersAttempts {
-		b.mark(row.proposal.kind)
+	if row.err == nil || b.does.swallowsErrors { // else it is nobody's attempt
+		if b.does.failedMeter {
+			b.counters.FailedISRUpdates++
+		}
+		if b.does.metersAttempts {
+			b.mark(row.proposal.kind)
+		}
 	}
 	if b.does.profile == ProfileA { // it never was pending: the next occasion tries again
 		p.isr = isrState{isr: row.proposal.committed}

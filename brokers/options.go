@@ -168,6 +168,11 @@ type behaviour struct {
 	metersAttempts      bool // <= 2.3: shrinks and expands count even when refused
 	checksEndpoints     bool // >= 2.1 (2.0.1): refuses an endpoint another broker advertises
 	controllerFromZK    bool // <= 2.8: ControlledShutdown finds the controller in ZooKeeper
+	announces           bool // >= 0.9: there are announcements of ISR changes
+	swallowsErrors      bool // <= 1.0: a write that ZooKeeper did not answer is a refused one
+	forgetsUnsent       bool // 2.7 and 2.8 in profile C: a LeaderAndIsr takes a proposal off the queue
+	knowsInvalidRequest bool // >= 3.2: INVALID_REQUEST to a proposal is final
+	knowsIneligible     bool // >= 3.3: so are UNKNOWN_TOPIC_ID and NEW_LEADER_ELECTED, and INELIGIBLE_REPLICA takes it back
 
 	messageLag        bool // 0.8: replica.lag.max.messages
 	previousFetch     bool // >= 0.10.2: a follower that reaches the end of its previous fetch was caught up then
@@ -217,6 +222,11 @@ func behaviourOf(o Options) behaviour {
 		metersAttempts:      !at(2, 4),
 		checksEndpoints:     at(2, 1),
 		controllerFromZK:    !at(3, 0),
+		announces:           at(0, 9),
+		swallowsErrors:      !at(1, 1),
+		forgetsUnsent:       at(2, 7) && !at(3, 0),
+		knowsInvalidRequest: at(3, 2),
+		knowsIneligible:     at(3, 3),
 
 		messageLag:        !at(0, 9),
 		previousFetch:     at(0, 1002),

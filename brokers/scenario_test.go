@@ -27,7 +27,7 @@ var profiles = map[string]struct {
 	"0.8": {"0.9", "", 10 * time.Second}, "A0101": {"0.10.1", "0.10.1", 10 * time.Second}, "A0102": {"0.10.2", "0.10.2", 10 * time.Second},
 	"A011": {"0.11.0", "0.11.0", 10 * time.Second}, "A23": {"2.3", "2.3", 10 * time.Second}, "A25": {"2.5", "2.5", 30 * time.Second},
 	"A26": {"2.6", "2.6", 30 * time.Second}, "B": {"2.6", "3.5", 30 * time.Second}, "B33": {"2.6", "3.3", 30 * time.Second},
-	"B39": {"2.6", "3.9", 30 * time.Second}, "C": {"3.5", "3.5", 30 * time.Second}, "C39": {"3.9", "3.9", 30 * time.Second},
+	"B39": {"2.6", "3.9", 30 * time.Second}, "C28": {"2.8", "2.8", 30 * time.Second}, "C": {"3.5", "3.5", 30 * time.Second}, "C39": {"3.9", "3.9", 30 * time.Second},
 }
 
 // scenario has the directives of brokers with logs (testdata/b).
