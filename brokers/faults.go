@@ -253,6 +253,12 @@ func (b *Broker) misbehave(now time.Time, f fault) error {
 		b.emit(ExpireSession{})
 	case "refuse", "accept":
 		b.faults.refusing = f.Op == "refuse"
+		if b.faults.refusing { // connections end with the port, also those that are none
+			for _, w := range b.local {
+				b.forgetFetch(now, w)
+				w.fail(ErrDown)
+			}
+		}
 		b.emit(SetListening{Open: !b.faults.refusing})
 	case "hang":
 		b.faults.hanging = true

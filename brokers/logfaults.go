@@ -198,6 +198,11 @@ func (b *Broker) cutOff(now time.Time, peer kafka.BrokerID) {
 		b.forgetFetch(now, f)
 		b.faults.swallows(peer, f.fail, f.refuse)
 	}
+	for id, f := range b.fetchers {
+		if id.leader == peer {
+			b.interrupt(f) // a leader in this process would see us wait there, and take us for caught up
+		}
+	}
 }
 
 // mend ends a cut, or all of them.

@@ -289,6 +289,59 @@ func TestFaultsWithLogs(t *testing.T) {
 	}
 }
 
+// TestIdleFollowers: one that was cut off or paused long ago is late at the first check
+// behind the first record that it does not get (B-015), though there was nothing to
+// fetch until then.
+func TestIdleFollowers(t *testing.T) {
+	id := func(n kafka.BrokerID) *kafka.BrokerID { return &n }
+	for _, tc := range []struct{ begin, end brokers.FaultRequest }{
+		{brokers.FaultRequest{Broker: 1, Op: "cut", Peer: id(3)}, brokers.FaultRequest{Broker: 1, Op: "mend"}},
+		{brokers.FaultRequest{Broker: 3, Op: "cut", Peer: id(1)}, brokers.FaultRequest{Broker: 3, Op: "mend"}},
+		{brokers.FaultRequest{Broker: 3, Op: "pause"}, brokers.FaultRequest{Broker: 3, Op: "resume"}},
+		{brokers.FaultRequest{Broker: 1, Op: "pause", Follower: id(3)}, brokers.FaultRequest{Broker: 1, Op: "resume", Follower: id(3)}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+			time.Sleep(time.Minute)
+			c.fault(t, tc.begin)
+			time.Sleep(time.Minute)
+			wantISR(t, c, 1, 2, 3)
+			if r := produce(t, c.host.Node(1), brokers.AcksLeader, time.Second, "x"); r.Error != kafka.NoError {
+				t.Fatal(r.Error)
+			}
+			time.Sleep(5 * time.Second)
+			wantISR(t, c, 1, 2)
+			c.fault(t, tc.end)
+			time.Sleep(2 * time.Second)
+			wantISR(t, c, 1, 2, 3)
+			c.end(t)
+		})
+	}
+}
+
+// TestShutPort: followers in the same process lose their connection, too, and are
+// behind from then on.
+func TestShutPort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		time.Sleep(time.Minute)
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "refuse"})
+		time.Sleep(time.Minute)
+		if r := produce(t, c.host.Node(1), brokers.AcksLeader, time.Second, "x"); r.Error != kafka.NoError {
+			t.Fatal(r.Error)
+		}
+		time.Sleep(5 * time.Second)
+		wantISR(t, c, 1)
+		c.fault(t, brokers.FaultRequest{Broker: 1, Op: "accept"})
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := c.isr(t); len(got) != 3 { // in the order in which they came back
+			t.Errorf("ISR %v", got)
+		}
+		c.end(t)
+	})
+}
+
 // TestCutOfAnotherProcess: what a follower in another process sends through a cut
 // is not answered while that lasts, and with errors when it ends.
 func TestCutOfAnotherProcess(t *testing.T) {
