@@ -188,7 +188,7 @@ func TestLossIsAllowedSeenAndSaid(t *testing.T) {
 				log, said := test.NewNullLogger()
 				log.SetLevel(logrus.WarnLevel)
 				s := &stage{t: t, dir: t.TempDir()}
-				s.c = startInProcessWith(t, 2, release, func(o *assembly.ClusterOptions) {
+				s.c = startInProcess(t, 2, release, func(o *assembly.ClusterOptions) {
 					o.Log = log
 					for i := range o.Brokers {
 						b := &o.Brokers[i].Broker

@@ -164,7 +164,8 @@ func (r *round) client(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(r.cluster.Seeds()...), kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(2 * time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RequestRetries(1 << 30),
-		kgo.RetryTimeout(r.o.Patience), kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(2 * time.Second),
+		// A broker that dies before its first answer is not one that wants SASL.
+		kgo.AlwaysRetryEOF(), kgo.RetryTimeout(r.o.Patience), kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(2 * time.Second),
 	}, more...)
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
