@@ -50,7 +50,8 @@ type BrokersOptions struct {
 	// LogMemory is what the logs of all these brokers may hold in memory, in equal
 	// shares, in bytes: 0 is brokers.DefaultMemoryBytes, -1 no bound.
 	LogMemory int64
-	shared    *wire.Shared  // what all of them are told
+	shared    *wire.Shared // what all of them are told
+	unpacking *brokerport.Unpacking
 	Patience  time.Duration // for brokers that leave; 0 has no limit
 	Admin     string        // loopback HOST:PORT of faults, metrics and probes; "" is none
 	Network   Network
@@ -91,6 +92,7 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 		}
 	}
 	o.Brokers, o.shared = shareMemory(o.Brokers, o.LogMemory), &wire.Shared{}
+	o.unpacking = brokerport.NewUnpacking()
 	recorder, err := openRecorder(o.Record, o.Log)
 	if err != nil {
 		return nil, err

@@ -42,6 +42,8 @@ type emulated struct {
 	room    *wire.Room              // of all listeners
 	unlock  func()                  // gives the log directories back
 	shared  *wire.Shared            // what all brokers of this process are told
+	// unpacking is what all brokers of this process have room for.
+	unpacking *brokerport.Unpacking
 
 	mu      sync.Mutex
 	bound   []net.Listener // opened before the first Listen
@@ -69,7 +71,7 @@ type zkSession struct {
 func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
 	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
 	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{}),
-		unlock: func() {}, room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes)), shared: o.shared}
+		unlock: func() {}, room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes)), shared: o.shared, unpacking: o.unpacking}
 	if p.Broker.Logs != nil {
 		e.configs = newConfigWatch()
 	}
@@ -128,7 +130,7 @@ func (e *emulated) serve() error {
 		return nil
 	}
 	port, err := brokerport.New(brokerport.Options{Node: e.node, Settings: e.plan.Settings, Store: e, TopicID: RandomTopicID, ToController: e.link,
-		ClusterID: e.clusterID, Controller: e.candidate.port(), Log: e.log})
+		ClusterID: e.clusterID, Controller: e.candidate.port(), Unpacking: e.unpacking, Log: e.log})
 	if err != nil {
 		return misconfigured(err)
 	}

@@ -191,7 +191,18 @@ func (l *Listener) downconvert(a *answered, version int16) {
 		a.result = refusedRow(kafka.UnsupportedVersion)
 		return
 	}
-	set, err := commitlog.Downconvert(bytes.Join(a.result.Records, nil), int8(version/2), a.row.ask.Offset)
+	records := bytes.Join(a.result.Records, nil)
+	room := 0
+	for b, err := range commitlog.Batches(records) {
+		if err == nil && b.Compression() != commitlog.Uncompressed {
+			room = 2 * commitlog.DefaultMaxDecompressed // unpacked in either format
+		}
+	}
+	var set []byte
+	err := l.unpacking.hold(room, func() (err error) {
+		set, err = commitlog.Downconvert(records, int8(version/2), a.row.ask.Offset)
+		return err
+	})
 	if err != nil {
 		a.result = refusedRow(commitlog.Code(err))
 		return

@@ -60,7 +60,9 @@ type Options struct {
 	// Controller answers what only a controller may, where this process can be
 	// one; nil: such requests are answered NOT_CONTROLLER.
 	Controller *endpoint.Endpoint
-	Log        logrus.FieldLogger
+	// Unpacking is for the records that come and go packed; nil: the port's own.
+	Unpacking *Unpacking
+	Log       logrus.FieldLogger
 }
 
 // Port answers the requests of one broker, on all its listeners.
@@ -79,6 +81,7 @@ type Port struct {
 	served       map[int16]api
 	sessions     *sessions
 	reads        chan struct{} // room of maxZooKeeperRequests
+	unpacking    *Unpacking
 
 	fetchMaxBytes int // fetch.max.bytes: no answer is larger, but for the first batch
 
@@ -108,6 +111,9 @@ func New(o Options) (*Port, error) {
 	if p.controller == nil {
 		p.controller = newStandby(p, p.log)
 		p.standby = true
+	}
+	if p.unpacking = o.Unpacking; p.unpacking == nil {
+		p.unpacking = NewUnpacking()
 	}
 	p.toController, p.producers = o.ToController, NewProducerIDs(p.producerBlock)
 	p.served = p.serves()

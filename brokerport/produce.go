@@ -87,22 +87,14 @@ func (l *Listener) checkRecords(row *produced, records []byte, version int16, no
 	config := l.node.TopicConfig(row.partition.Topic)
 	o := config.Check(now)
 	o.NoZstd = version < 7
-	var err error
-	if version < 3 && commitlog.OldFormat(records) {
-		records, err = commitlog.Upconvert(records, o)
-	}
-	var found commitlog.Checked
+	var batch []byte
+	err := l.unpacking.check(records, o.MaxDecompressed, func(most int) (err error) {
+		o.MaxDecompressed = most
+		batch, err = batchOf(records, version, config.Compression, o)
+		return err
+	})
 	if err == nil {
-		found, err = commitlog.Check(records, o)
-	}
-	if err == nil && config.Compression != commitlog.AsProduced && config.Compression != found.Codec {
-		if records, err = commitlog.Batch(records).Repack(config.Compression, o.MaxDecompressed); err == nil && len(records) > o.MaxMessageBytes && o.MaxMessageBytes > 0 {
-			row.refuse(kafka.MessageTooLarge, fmt.Sprintf("a batch of %d bytes, as compression.type has it packed; max.message.bytes is %d", len(records), o.MaxMessageBytes))
-			return nil
-		}
-	}
-	if err == nil {
-		return records
+		return batch
 	}
 	row.refuse(commitlog.Code(err), err.Error())
 	var why *commitlog.Error
@@ -110,6 +102,27 @@ func (l *Listener) checkRecords(row *produced, records []byte, version int16, no
 		row.record, row.reason = why.Record, why.Reason
 	}
 	return nil
+}
+
+// batchOf gives the one batch that records are, packed as the topic has it.
+func batchOf(records []byte, version int16, compression commitlog.Codec, o commitlog.CheckOptions) (batch []byte, err error) {
+	if version < 3 && commitlog.OldFormat(records) {
+		if records, err = commitlog.Upconvert(records, o); err != nil {
+			return nil, err
+		}
+	}
+	found, err := commitlog.Check(records, o)
+	if err != nil || compression == commitlog.AsProduced || compression == found.Codec {
+		return records, err
+	}
+	if records, err = commitlog.Batch(records).Repack(compression, o.MaxDecompressed); err != nil {
+		return nil, err
+	}
+	if o.MaxMessageBytes > 0 && len(records) > o.MaxMessageBytes {
+		return nil, &commitlog.Error{Code: kafka.MessageTooLarge, Record: -1, Reason: fmt.Sprintf("a batch of %d bytes, as compression.type has it packed; max.message.bytes is %d",
+			len(records), o.MaxMessageBytes)}
+	}
+	return records, nil
 }
 
 // settle puts the Node's results into their rows.

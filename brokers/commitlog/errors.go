@@ -10,6 +10,10 @@ import (
 // ErrPartial is wrapped by the error of a batch whose end is missing.
 var ErrPartial = errors.New("not a whole batch")
 
+// ErrUnpacksTooLarge is wrapped by the refusal of records that unpack to more
+// than the bound.
+var ErrUnpacksTooLarge = errors.New("records unpack to too many bytes")
+
 // Error refuses records, for a reason that is the sender's to mend.
 type Error struct {
 	Code   kafka.ErrorCode // what the wire answers
@@ -17,6 +21,7 @@ type Error struct {
 	Reason string
 
 	partial bool
+	tooMuch bool // it wraps ErrUnpacksTooLarge
 }
 
 // Error gives the code's name and the reason.
@@ -27,11 +32,17 @@ func (e *Error) Error() string {
 	return e.Code.String() + ": " + e.Reason
 }
 
-// Is makes errors.Is find ErrPartial.
-func (e *Error) Is(target error) bool { return e.partial && target == ErrPartial }
+// Is makes errors.Is find ErrPartial and ErrUnpacksTooLarge.
+func (e *Error) Is(target error) bool {
+	return e.partial && target == ErrPartial || e.tooMuch && target == ErrUnpacksTooLarge
+}
 
 func refuse(code kafka.ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Record: -1, Reason: fmt.Sprintf(format, args...)}
+}
+
+func refuseUnpacked(what string, bound int) *Error {
+	return &Error{Code: kafka.MessageTooLarge, Record: -1, Reason: fmt.Sprintf("the %s unpack to more than %d bytes", what, bound), tooMuch: true}
 }
 
 func refuseRecord(code kafka.ErrorCode, record int, format string, args ...any) *Error {

@@ -29,6 +29,17 @@ func OldFormat(records []byte) bool {
 	return len(records) > posMagic && (records[posMagic] == 0 || records[posMagic] == 1)
 }
 
+// Packed tells that records begin with a batch or a message that is compressed.
+func Packed(records []byte) bool {
+	switch {
+	case OldFormat(records):
+		return len(records) > msgAttributes && message(records).codec() != Uncompressed
+	case len(records) < HeaderSize:
+		return false
+	}
+	return Batch(records).Compression() != Uncompressed
+}
+
 // Upconvert makes one batch of format v2, as a producer would send it, from a
 // message set of format v0 or v1: plain messages, or one that wraps others packed
 // with gzip, snappy or lz4; then the batch is packed in the same way. Keys, values
@@ -198,7 +209,7 @@ func (m message) unpack(bound int) ([]byte, error) {
 	inner, err := decompress(nil, packed, m.codec(), bound)
 	switch {
 	case errors.Is(err, errTooLarge):
-		return nil, refuse(kafka.MessageTooLarge, "the messages unpack to more than %d bytes", bound)
+		return nil, refuseUnpacked("messages", bound)
 	case err != nil:
 		return nil, refuse(kafka.CorruptMessage, "messages packed with %s: %v", m.codec(), err)
 	case len(inner) == 0:

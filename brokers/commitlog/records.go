@@ -73,7 +73,7 @@ func (b Batch) each(buf []byte, bound int, f func(*raw) error) error {
 
 func (b Batch) unpackError(err error, bound int) error {
 	if err == errTooLarge {
-		return refuse(kafka.MessageTooLarge, "the records unpack to more than %d bytes", bound)
+		return refuseUnpacked("records", bound)
 	}
 	return refuse(kafka.CorruptMessage, "records packed with %s: %v", b.Compression(), err)
 }
