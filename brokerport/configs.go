@@ -144,7 +144,9 @@ func (p *Port) topicConfigs(set map[string]string, layers []configured) []kmsg.D
 		if key := keys[name]; key != "" {
 			c.ConfigSynonyms = synonyms(table, key, layers)
 			if len(c.ConfigSynonyms) > 0 && c.ConfigSynonyms[0].Source != kmsg.ConfigSourceDefaultConfig {
-				value = *inMilliseconds(key, c.ConfigSynonyms[0])
+				value = *c.ConfigSynonyms[0].Value
+			} else if v, ok := p.settings.inMilliseconds(key); ok { // in a larger unit
+				value = v
 			}
 		}
 		if own, ok := set[name]; ok {
@@ -167,7 +169,7 @@ type synonym = kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
 
 // synonyms gives what a broker's configuration is set to, and what it would be
 // otherwise, the strongest first. Settings in larger units stand behind those in
-// milliseconds.
+// milliseconds, and are told only behind one in milliseconds, as brokers of 3.9 do.
 func synonyms(table map[string]setting, key string, layers []configured) []synonym {
 	names := []string{key}
 	for _, c := range coarser[key] {
@@ -191,18 +193,11 @@ func synonyms(table map[string]setting, key string, layers []configured) []synon
 			add(name, known.def, kmsg.ConfigSourceDefaultConfig)
 		}
 	}
-	return out
-}
-
-// inMilliseconds gives the value of key that a synonym in larger units stands for.
-func inMilliseconds(key string, s synonym) *string {
-	if s.Name == key {
-		return s.Value
+	first := slices.IndexFunc(out, func(s synonym) bool { return s.Name == key })
+	if first < 0 {
+		return nil
 	}
-	if ms, ok := (Settings{s.Name: *s.Value}).inMilliseconds(key); ok {
-		return &ms
-	}
-	return s.Value
+	return out[first:]
 }
 
 // brokerConfigs shows the broker itself: what it acts on, and what else is set. Of
@@ -236,7 +231,7 @@ func brokerConfig(table map[string]setting, name string, layers []configured) km
 	c.ConfigSynonyms = synonyms(table, name, layers)
 	if len(c.ConfigSynonyms) > 0 {
 		first := c.ConfigSynonyms[0]
-		c.Value, c.Source, c.IsDefault = inMilliseconds(name, first), first.Source, first.Source == kmsg.ConfigSourceDefaultConfig
+		c.Value, c.Source, c.IsDefault = first.Value, first.Source, first.Source == kmsg.ConfigSourceDefaultConfig
 	}
 	if c.IsSensitive {
 		c.Value = nil

@@ -115,6 +115,7 @@ var brokerSettings = sync.OnceValue(func() map[string]setting {
 		"log.roll.ms":                                    {kind: long, null: true, least: math.MinInt64, dynamic: true},
 		"log.roll.jitter.ms":                             {kind: long, null: true, least: math.MinInt64, dynamic: true},
 		"log.message.format.version":                     static(text, "3.0-IV1", 0),
+		"log.flush.interval.ms":                          {kind: long, null: true, least: 0, dynamic: true},
 		"log.segment.bytes":                              {kind: integer, def: "1073741824", least: 14, dynamic: true},
 		"log.retention.bytes":                            {kind: long, def: "-1", least: math.MinInt64, dynamic: true},
 		"log.index.size.max.bytes":                       {kind: integer, def: "10485760", least: 4, dynamic: true},

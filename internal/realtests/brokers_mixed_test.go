@@ -174,7 +174,12 @@ func mixedCluster(t *testing.T, release, ibp string, ours bool) {
 	createOn(ctx, t, cl, "mix", map[string]string{"min.insync.replicas": "2"}, []int32{1, 2, 3})
 	awaitHealthy(t, zk, 1)
 	if ibp == "3.9" {
-		compareConfigs(t, configsOf(ctx, t, cl, 1), configsOf(ctx, t, cl, 2))
+		compareConfigs(t, configsOf(ctx, t, cl, 1, kmsg.ConfigResourceTypeBroker, "1"), configsOf(ctx, t, cl, 2, kmsg.ConfigResourceTypeBroker, "2"))
+		theirs, ours := configsOf(ctx, t, cl, 1, kmsg.ConfigResourceTypeTopic, "mix"), configsOf(ctx, t, cl, 2, kmsg.ConfigResourceTypeTopic, "mix")
+		compareConfigs(t, theirs, ours)
+		if len(theirs) != len(ours) {
+			t.Errorf("%d keys of a topic, Kafka has %d", len(ours), len(theirs))
+		}
 	}
 	produceMixed(ctx, t, seeds, "mix", 0, 1000)
 	reassign(ctx, t, admin, "mix", map[int32][]int32{0: {2, 1, 3}})
@@ -213,18 +218,20 @@ func mixedCluster(t *testing.T, release, ibp string, ours bool) {
 	}
 }
 
-// configsOf gives what a broker tells of its configuration.
-func configsOf(ctx context.Context, t *testing.T, cl *kgo.Client, broker int32) map[string]kmsg.DescribeConfigsResponseResourceConfig {
+// configsOf gives what a broker tells of a configuration.
+func configsOf(ctx context.Context, t *testing.T, cl *kgo.Client, broker int, kind kmsg.ConfigResourceType, name string) map[string]kmsg.DescribeConfigsResponseResourceConfig {
 	t.Helper()
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	req.IncludeSynonyms = true
 	r := kmsg.NewDescribeConfigsRequestResource()
-	r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(broker))
+	r.ResourceType, r.ResourceName = kind, name
 	req.Resources = append(req.Resources, r)
-	resp, err := cl.Broker(int(broker)).RetriableRequest(ctx, req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var resp kmsg.Response
+	await(t, fmt.Sprintf("broker %d tells of %s %s", broker, kind, name), func() bool {
+		var err error
+		resp, err = cl.Broker(broker).RetriableRequest(ctx, req)
+		return err == nil && resp.(*kmsg.DescribeConfigsResponse).Resources[0].ErrorCode == 0
+	})
 	all := map[string]kmsg.DescribeConfigsResponseResourceConfig{}
 	for _, c := range resp.(*kmsg.DescribeConfigsResponse).Resources[0].Configs {
 		all[c.Name] = c
