@@ -31,12 +31,7 @@ type BrokerOptions struct {
 	// LikeReal: it makes /cluster/id if nobody has, and claims LogDirs.
 	LikeReal bool
 	LogDirs  []string
-	// ProduceBytes bounds the Produce requests that are not answered yet, over all
-	// connections: more are not read. 0 is 256 MiB. Others are read all the same.
-	ProduceBytes int64
 }
-
-const defaultProduceBytes = 256 << 20
 
 // BrokersOptions is one process of emulated brokers.
 type BrokersOptions struct {

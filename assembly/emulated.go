@@ -1,7 +1,6 @@
 package assembly
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -71,7 +70,7 @@ type zkSession struct {
 func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emulated, error) {
 	p.Bind, p.Broker.Endpoints = slices.Clone(p.Bind), slices.Clone(p.Broker.Endpoints) // ports are written there
 	e := &emulated{plan: p, zk: o.ZooKeeper, net: o.Network, log: o.Log.WithField("broker", int32(p.Broker.ID)), changed: make(chan struct{}),
-		unlock: func() {}, room: wire.NewRoom(cmp.Or(p.ProduceBytes, defaultProduceBytes)), shared: o.shared, unpacking: o.unpacking}
+		unlock: func() {}, room: wire.NewRoom(p.Settings.ProduceBytes()), shared: o.shared, unpacking: o.unpacking}
 	if p.Broker.Logs != nil {
 		e.configs = newConfigWatch()
 	}

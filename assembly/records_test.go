@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/brokers"
 	"github.com/zkcontroller/zkcontroller/controller"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -176,7 +178,9 @@ func inSync(n *brokers.Node) bool {
 // followers' fetches are, so that all is acknowledged in the end.
 func TestProducersHaveRoom(t *testing.T) {
 	const room, size, producers = 64 << 10, 20 << 10, 8
-	w := overTheWire(t, version(t, "3.9"), 2, func(p *BrokerOptions) { p.ProduceBytes = room })
+	w := overTheWire(t, version(t, "3.9"), 2, func(p *BrokerOptions) {
+		p.Settings = brokerport.Settings{"queued.max.request.bytes": strconv.Itoa(room)}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	leader := w.leader(ctx)

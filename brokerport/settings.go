@@ -30,6 +30,7 @@ type setting struct {
 	dynamic  bool  // can be changed at run time
 	volatile bool  // is set at run time alone, as throttles are
 	idle     bool  // means nothing here: it is shown where it is set
+	fixed    bool  // is no more read-only than in Kafka, which could change it at run time; that is refused here
 }
 
 // brokerSettings are the configurations of brokers: those that are acted on here,
@@ -51,7 +52,7 @@ var brokerSettings = sync.OnceValue(func() map[string]setting {
 	)
 	table := idleSettings()
 	maps.Copy(table, map[string]setting{
-		"advertised.listeners":                           none(text),
+		"advertised.listeners":                           {kind: text, null: true, least: math.MinInt64, fixed: true},
 		"auto.create.topics.enable":                      static(boolean, "true", 0),
 		"auto.leader.rebalance.enable":                   static(boolean, "true", 0),
 		"broker.id":                                      static(integer, "-1", -1),
@@ -71,8 +72,8 @@ var brokerSettings = sync.OnceValue(func() map[string]setting {
 		"inter.broker.protocol.version":                  static(text, "3.9-IV0", 0),
 		"leader.imbalance.check.interval.seconds":        static(long, "300", 1),
 		"leader.imbalance.per.broker.percentage":         static(integer, "10", 0),
-		"listener.security.protocol.map":                 static(text, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", 0),
-		"listeners":                                      static(text, "PLAINTEXT://:9092", 0),
+		"listener.security.protocol.map":                 {kind: text, def: "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", fixed: true},
+		"listeners":                                      {kind: text, def: "PLAINTEXT://:9092", fixed: true},
 		"log.dir":                                        static(text, "/tmp/kafka-logs", 0),
 		"log.dirs":                                       none(text),
 		"log.retention.check.interval.ms":                static(long, "300000", 1),
@@ -106,6 +107,7 @@ var brokerSettings = sync.OnceValue(func() map[string]setting {
 		"leader.replication.throttled.rate":              throttle,
 		"follower.replication.throttled.rate":            throttle,
 		"replica.alter.log.dirs.io.max.bytes.per.second": throttle,
+		"queued.max.request.bytes":                       static(long, "-1", -1),
 		"message.max.bytes":                              {kind: integer, def: "1048588", dynamic: true},
 		"min.insync.replicas":                            {kind: integer, def: "1", least: 1, dynamic: true},
 		"unclean.leader.election.enable":                 {kind: boolean, def: "false", dynamic: true},
@@ -249,6 +251,15 @@ func (s Settings) number(key string) int64 {
 }
 
 func (s Settings) bool(key string) bool { return strings.EqualFold(s.text(key), "true") }
+
+// ProduceBytes bounds the Produce requests that are not answered yet:
+// queued.max.request.bytes, which bounds all requests in Kafka, or 256 MiB.
+func (s Settings) ProduceBytes() int64 {
+	if n := s.number("queued.max.request.bytes"); n > 0 {
+		return n
+	}
+	return 256 << 20
+}
 
 // milliseconds gives a setting of that unit.
 func (s Settings) milliseconds(key string) time.Duration {

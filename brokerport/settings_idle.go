@@ -52,7 +52,7 @@ sasl.login.refresh.min.period.seconds* transaction.state.log.replication.factor
 LONG connections.max.idle.ms connections.max.reauth.ms delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
 delegation.token.max.lifetime.ms log.cleaner.backoff.ms* log.cleaner.dedupe.buffer.size* log.dir.failure.timeout.ms log.flush.scheduler.interval.ms
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.ms metadata.max.retention.bytes
-metadata.max.retention.ms metrics.sample.window.ms queued.max.request.bytes remote.log.index.file.cache.total.size.bytes*
+metadata.max.retention.ms metrics.sample.window.ms remote.log.index.file.cache.total.size.bytes*
 remote.log.manager.copy.max.bytes.per.second* remote.log.manager.fetch.max.bytes.per.second* remote.log.manager.task.interval.ms
 sasl.kerberos.min.time.before.relogin* sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.refresh.ms
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms socket.connection.setup.timeout.max.ms
