@@ -144,7 +144,7 @@ main() {
   # Its simulations have one goroutine and its processes are not built for the detector, which costs them minutes.
   step "crash points" gotest crash.log -count=1 -timeout 15m ./internal/crash
   step "tests on Apache ZooKeeper" onapache
-  step "container and process tests" gotest real.log -count=1 -timeout 12m ./internal/realtests/...
+  step "container and process tests" gotest real.log -count=1 -timeout 20m ./internal/realtests/...
   step compose composed
   step fuzz fuzz
   step lint scripts/lint.sh

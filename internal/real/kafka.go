@@ -36,7 +36,12 @@ func KafkaBroker(t testing.TB, zk, version string, props ...string) *KafkaServer
 	if JarSet(version) == "" {
 		Missing(t, Kafka, "no jars of Kafka "+version+" under "+JarsDir(), "run scripts/jars.sh .cache/jars "+version+" (another folder is named in ZKC_JARS)")
 	}
-	k, err := StartKafka(t.TempDir(), zk, version, props...)
+	dir, err := os.MkdirTemp("", "kafka") // a test's name may have a comma, which log.dirs would take for the end of a path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	k, err := StartKafka(dir, zk, version, props...)
 	if err != nil {
 		t.Fatal(err)
 	}
