@@ -304,7 +304,8 @@ func (w *story) followers(d *datadriven.TestData) {
 }
 
 // fetches lets replicas fetch, in one step: 2@10 3@7 … [le=N] [last=N] [wait=MS]
-// [min=N]; -1@N is a consumer. Errors are printed, and all answers with show.
+// [min=N] [topic-id=N] [committed]; -1@N is a consumer. Errors are printed, and all
+// answers with show.
 func (w *story) fetches(d *datadriven.TestData) {
 	a := w.actor(d)
 	le, last, wait, least := int64(-1), int64(-1), int64(0), int64(1)
@@ -312,6 +313,10 @@ func (w *story) fetches(d *datadriven.TestData) {
 	w.number(d, "last", &last)
 	w.number(d, "wait", &wait)
 	w.number(d, "min", &least)
+	var topicID int
+	var id kafka.TopicID
+	arg(d, w, "topic-id", &topicID)
+	id[15] = byte(topicID)
 	show := d.HasArg("show")
 	var evs []brokers.Event
 	for _, x := range d.CmdArgs {
@@ -319,13 +324,13 @@ func (w *story) fetches(d *datadriven.TestData) {
 		if !ok {
 			continue
 		}
-		id, err := strconv.Atoi(who)
+		replica, err := strconv.Atoi(who)
 		w.must(err)
 		offset, err := strconv.ParseInt(at, 10, 64)
 		w.must(err)
-		evs = append(evs, brokers.Fetch{Request: &brokers.FetchRequest{Replica: kafka.BrokerID(id), ReplicaEpoch: -1, MaxBytes: 1 << 20,
-			MinBytes: int(least), MaxWait: time.Duration(wait) * time.Millisecond, Rows: []brokers.FetchRow{{Partition: t0, Offset: offset,
-				LeaderEpoch: int32(le), LastFetchedEpoch: int32(last), MaxBytes: 1 << 20}}},
+		evs = append(evs, brokers.Fetch{Request: &brokers.FetchRequest{Replica: kafka.BrokerID(replica), ReplicaEpoch: -1, MaxBytes: 1 << 20,
+			MinBytes: int(least), MaxWait: time.Duration(wait) * time.Millisecond, Committed: d.HasArg("committed"), Rows: []brokers.FetchRow{{Partition: t0,
+				TopicID: id, Offset: offset, LeaderEpoch: int32(le), LastFetchedEpoch: int32(last), MaxBytes: 1 << 20}}},
 			Reply: func(r []brokers.FetchResult) {
 				if text := fetchText(r[0]); show || r[0].Error != kafka.NoError || r[0].Diverging {
 					w.printf("+%d %s: %s", w.zk.Now.Milliseconds(), x.Key, text)
@@ -357,20 +362,33 @@ func fetchText(r brokers.FetchResult) string {
 	return fmt.Sprintf("%d-%d hw=%d", first, last, r.HighWatermark)
 }
 
+// append is a number of records, each a batch: [acks=] [timeout=MS], or one batch of
+// the idempotent producer 7 that begins at sequence=N.
 func (w *story) append(d *datadriven.TestData) {
 	n, err := strconv.Atoi(d.CmdArgs[0].Key)
 	w.must(err)
-	acks, timeout := int64(1), int64(30000)
+	acks, timeout, sequence := int64(1), int64(30000), int64(0)
 	w.number(d, "acks", &acks)
 	w.number(d, "timeout", &timeout)
 	w.asked++
 	name := w.asked
-	w.actor(d).step(w.producing(n, int16(acks), time.Duration(timeout)*time.Millisecond, func(r brokers.ProduceResult) {
+	ev := w.producing(n, int16(acks), time.Duration(timeout)*time.Millisecond, func(r brokers.ProduceResult) {
 		w.printf("+%d append %d: %s base=%d", w.zk.Now.Milliseconds(), name, r.Error, r.BaseOffset)
-	}))
+	})
+	if w.number(d, "sequence", &sequence) {
+		spec := commitlog.BatchSpec{ProducerID: 7, BaseSequence: int32(sequence), LeaderEpoch: -1}
+		records := make([]commitlog.Record, n)
+		for i := range records {
+			records[i] = commitlog.Record{Timestamp: w.time().UnixMilli(), Value: []byte("v")}
+		}
+		batch, err := spec.Encode(records...)
+		w.must(err)
+		ev.Request.Rows[0].Records = batch
+	}
+	w.actor(d).step(ev)
 }
 
-func (w *story) producing(n int, acks int16, timeout time.Duration, reply func(brokers.ProduceResult)) brokers.Event {
+func (w *story) producing(n int, acks int16, timeout time.Duration, reply func(brokers.ProduceResult)) brokers.Produce {
 	var batches []byte
 	for range n { // one record a batch, so that logs can be cut anywhere
 		batches = append(batches, commitlog.Encode(commitlog.Record{Timestamp: w.time().UnixMilli(), Value: []byte("v")})...)
