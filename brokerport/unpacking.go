@@ -17,7 +17,7 @@ type Unpacking struct{ room *semaphore.Weighted }
 
 const (
 	unpackingRoom = 256 << 20
-	unpackedLeast = 1 << 20 // what a batch may unpack to at first, or
+	unpackedLeast = 8 << 20 // what a batch may unpack to at first: zstd's window at its usual levels, or
 	unpackedRatio = 16      // so many bytes for each of its own
 	unpackedCosts = 2       // bytes held for each unpacked one, while its buffer grows
 )

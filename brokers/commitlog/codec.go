@@ -109,7 +109,8 @@ func unzstd(dst, src []byte, bound int) ([]byte, error) {
 	}
 	defer d.Close()
 	out, err := d.DecodeAll(src, dst)
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out) > bound {
+	// A window above the bound says only that more may come.
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) || len(out) > bound {
 		return nil, errTooLarge
 	}
 	return out, err
