@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"net"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -26,16 +27,24 @@ func produceFrame(records int) []byte {
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := NewRoom(150)
-		produces := map[*Request]int{}
+		var mu sync.Mutex // handlers run on the connections' goroutines
+		var produces []*Request
 		others := 0
 		handler := HandlerFunc(func(_ context.Context, r *Request) {
-			if req, ok := r.Kafka.(*kmsg.ProduceRequest); ok {
-				produces[r] = len(req.Topics[0].Partitions[0].Records)
+			mu.Lock()
+			defer mu.Unlock()
+			if _, ok := r.Kafka.(*kmsg.ProduceRequest); ok {
+				produces = append(produces, r)
 				return
 			}
 			others++
 			r.Done()
 		})
+		waiting := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(produces)
+		}
 		table := append([]APIVersion{offer(0, 3, 9)}, served...)
 		var lns []*pipes
 		for range 2 {
@@ -58,31 +67,34 @@ func TestRoom(t *testing.T) {
 			return nc
 		}
 		answerAll := func() {
-			for r := range produces {
+			mu.Lock()
+			all := produces
+			produces = nil
+			mu.Unlock()
+			for _, r := range all {
 				r.Reply(r.Kafka.ResponseKind())
 			}
-			clear(produces)
 			synctest.Wait()
 		}
 		defer send(0, produceFrame(60)).Close()
 		defer send(1, produceFrame(60)).Close()
-		if len(produces) != 1 {
-			t.Fatalf("%d requests at once where there is room for one", len(produces))
+		if waiting() != 1 {
+			t.Fatalf("%d requests at once where there is room for one", waiting())
 		}
 		defer send(1, frame(metadata(0).AppendTo([]byte{0, 3, 0, 0, 0, 0, 0, 1, 0, 1, 'c'}))).Close()
 		if others != 1 {
 			t.Error("a request that brings no records waits for producers")
 		}
 		answerAll()
-		if len(produces) != 1 {
-			t.Fatalf("%d requests after the first was answered, want the second", len(produces))
+		if waiting() != 1 {
+			t.Fatalf("%d requests after the first was answered, want the second", waiting())
 		}
 		defer send(0, produceFrame(1000)).Close()
-		if len(produces) != 1 {
+		if waiting() != 1 {
 			t.Fatal("a request larger than the room came though another was there")
 		}
 		answerAll()
-		if len(produces) != 1 || room.Used() != 150 {
+		if waiting() != 1 || room.Used() != 150 {
 			t.Fatalf("a request larger than the room never came; %d bytes used", room.Used())
 		}
 		gone := send(1, produceFrame(10)) // waits, and is given up: its turn frees what it takes
