@@ -242,6 +242,9 @@ func (b *Broker) settle(now time.Time, row isrWritten) {
 	}
 	if b.does.profile == ProfileA { // it never was pending: the next occasion tries again
 		p.isr = isrState{isr: row.proposal.committed}
+		if p.log != nil {
+			b.raise(now, p) // the fetch that wanted in looks after the attempt; ours did with the joiner in the set
+		}
 	}
 }
 
