@@ -25,9 +25,10 @@ ours=${ZKC:-$PWD/bin/zkcontroller}
 export oracles isrtrace ours artefacts=$PWD/scripts/isr-artefacts.txt OUT ISR_PORT=${ISR_PORT:-32000} ISR_SLACK=${ISR_SLACK:-0}
 
 # Of each release one, the longest first, so that shrink, expand, announcements,
-# admin znodes in both flows, another controller, truncation and unclean election
-# all come.
-short="0.10.1.1/isr-basic 3.9.1/unclean 2.8.2/ctl-move 0.10.2.2/admin 3.5.2/admin"
+# admin znodes in both flows, another controller and min.insync.replicas all come.
+# Those where a frozen follower's log is looked at (truncate, unclean) are not for a
+# busy machine: a process that waits for a processor is stopped a little later.
+short="0.10.1.1/isr-basic 3.9.1/min-isr 2.8.2/ctl-move 0.10.2.2/admin 3.5.2/admin"
 
 # protocol is the inter.broker.protocol.version that the folder's brokers had.
 protocol() {
