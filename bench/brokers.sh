@@ -9,7 +9,8 @@
 # Both have Apache ZooKeeper 3.9.5 or, with ZOOKEEPER=ours, ours. Kafka has the
 # JVM flags of its own scripts and a heap of HEAP (512m). DIR (a temporary folder)
 # has the data, PORT (32100) and the next ten are used. For each cluster: what
-# bench/load printed, and the memory of the three brokers, highest of their life.
+# bench/load printed, the memory of the three brokers, highest of their life, and
+# in the end with each page that they share counted once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jars=${ZKC_JARS:-$PWD/.cache/jars}
@@ -72,29 +73,30 @@ PROPS
 }
 
 cluster() { # KIND ROUND
-  local dir=$work/$1-$2 id memory=0
+  local dir=$work/$1-$2 id memory=0 share=0
   mkdir -p "$dir"
   zookeeper "$dir"
   for id in 1 2 3; do broker "$1" "$id" "$dir"; done
   for id in 1 2 3; do await 60 open $((port + id)); done
   sleep 3
   "$work/load" -brokers "127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2)),127.0.0.1:$((port + 3))" -time "${TIME:-15s}" -size "${SIZE:-1024}" \
-    -rate "${RATE:-2000}" -compression "${COMPRESSION:-none}" >"$dir/load.json" || { tail -5 "$dir"/b*.log >&2; stop; return 1; }
+    -rate "${RATE:-2000}" -compression "${COMPRESSION:-none}" >"$dir/load.json" || { tail -n 5 "$dir"/b*.log >&2; stop; return 1; }
   for id in 1 2 3; do
     memory=$((memory + $(awk '/VmHWM/ {print $2}' "/proc/${pids[id]}/status")))
+    share=$((share + $(awk '/^Pss:/ {print $2}' "/proc/${pids[id]}/smaps_rollup")))
   done
   local cpu=0
   for id in 1 2 3; do
     cpu=$((cpu + $(awk '{print $14 + $15}' "/proc/${pids[id]}/stat")))
   done
   stop
-  python3 - "$1" "$2" "$((memory / 1024))" "$((cpu / 100))" "$dir/load.json" <<'PYTHON'
+  python3 - "$1" "$2" "$((memory / 1024))" "$((share / 1024))" "$((cpu / 100))" "$dir/load.json" <<'PYTHON'
 import json, sys
-kind, n, memory, cpu, file = sys.argv[1:]
+kind, n, memory, share, cpu, file = sys.argv[1:]
 r = json.load(open(file))
 f, p = r["latency_at_full_speed_ms"], r["latency_at_rate_ms"]
-print("%-7s round %s: %8.0f records/s %6.1f MB/s, p50 %.1f p99 %.1f ms | at %.0f/s p50 %.2f p99 %.2f p99.9 %.1f ms | read %.0f MB/s | %s MB, %s CPU s"
-      % (kind, n, r["records_per_second"], r["mb_per_second"], f["p50"], f["p99"], r["rate_per_second"], p["p50"], p["p99"], p["p999"], r["read_mb_per_second"], memory, cpu))
+print("%-7s round %s: %8.0f records/s %6.1f MB/s, p50 %.1f p99 %.1f ms | at %.0f/s p50 %.2f p99 %.2f p99.9 %.1f ms | read %.0f MB/s | %s MB at most, %s in the end with what they share counted once, %s CPU s"
+      % (kind, n, r["records_per_second"], r["mb_per_second"], f["p50"], f["p99"], r["rate_per_second"], p["p50"], p["p99"], p["p999"], r["read_mb_per_second"], memory, share, cpu))
 PYTHON
   rm -rf "$dir"
 }
