@@ -19,6 +19,7 @@ import (
 const (
 	keyControlledShutdown int16 = 7
 	keyProduce            int16 = 0
+	keyFetch              int16 = 1
 	keyAPIVersions        int16 = 18
 )
 
@@ -230,11 +231,19 @@ func (c *Conn) exchange(tail []byte, flexibleHeader bool) ([]byte, error) {
 
 // readBody reads n bytes into buf's room or more. It asks for memory as bytes
 // arrive, so that a claimed size alone costs nothing.
-func readBody(r io.Reader, buf []byte, n int) ([]byte, error) {
+func readBody(r io.Reader, buf []byte, n int) ([]byte, error) { return readSteps(r, buf, n, nil) }
+
+// readSteps is readBody that asks, if it is to, before it makes room for more.
+func readSteps(r io.Reader, buf []byte, n int, ask func(step int) error) ([]byte, error) {
 	const step = 1 << 20
 	buf = buf[:0]
 	for len(buf) < n {
 		k := min(n-len(buf), max(step, len(buf)))
+		if ask != nil {
+			if err := ask(k); err != nil {
+				return nil, err
+			}
+		}
 		at := len(buf)
 		if cap(buf)-at >= k {
 			buf = buf[:at+k]

@@ -22,9 +22,10 @@ type peer struct {
 	s        *Server
 	nc       net.Conn
 	br       *bufio.Reader
-	in       []byte     // room for a control request's frame
-	out      []byte     // room for an answer
-	reserved int64      // of the server's room, for the present request
+	in       []byte // room for a control request's frame
+	out      []byte // room for an answer
+	reserved int64  // of taken, for the present request
+	taken    *Room
 	watch    chan error // set while a goroutine waits for the client's next byte
 }
 
@@ -164,22 +165,19 @@ func (p *peer) read(ctx context.Context) ([]byte, error) {
 	}
 	size := int64(int32(binary.BigEndian.Uint32(b)))
 	key, version := int16(binary.BigEndian.Uint16(b[4:])), int16(binary.BigEndian.Uint16(b[6:]))
-	if size < 8 || size > int64(o.MaxFrame) {
-		return nil, &complaint{"no Kafka request", -1, -1, fmt.Errorf("a size of %d bytes is outside 8 to %d", size, o.MaxFrame)}
+	if most := o.most(key); size < 8 || size > most {
+		return nil, &complaint{"no Kafka request", -1, -1, fmt.Errorf("a size of %d bytes is outside 8 to %d", size, most)}
 	}
 	served, ok := p.s.table[key]
 	if !ok || version < served.Min || version > served.Max && key != keyAPIVersions {
 		return nil, &complaint{"the request is not served here", key, version, nil}
 	}
 	p.br.Discard(4)
-	if err := p.reserve(ctx, key, size); err != nil {
-		return nil, err
-	}
-	var room []byte
+	var buf []byte
 	if isControl(key) { // its decoding copies
-		room = p.in
+		buf = p.in
 	}
-	frame, err := readBody(p.br, room, int(size))
+	frame, err := readSteps(p.br, buf, int(size), p.reserver(ctx, key, size))
 	if err != nil {
 		return nil, cut(err, key, version)
 	}
@@ -191,28 +189,72 @@ func (p *peer) read(ctx context.Context) ([]byte, error) {
 	return frame, nil
 }
 
-// reserve takes a Produce's share of the room, and waits for it if need be:
-// meanwhile nothing more of this connection is read. No other request waits, for
-// the fetches of followers are what requests with acks=all wait for.
-func (p *peer) reserve(ctx context.Context, key int16, size int64) error {
-	if p.s.o.Room == nil || key != keyProduce {
+// reserver takes a request's share of the room for its kind, and waits for it if
+// need be: meanwhile nothing more of this connection is read. It takes as the
+// request comes in, for one that is announced and never sent must not keep others
+// out. Small requests, and those of a controller, never wait; nor do the fetches
+// of followers, which are what requests with acks=all wait for. nil: no room is needed.
+func (p *peer) reserver(ctx context.Context, key int16, size int64) func(step int) error {
+	room := p.s.o.Room
+	if key != keyProduce {
+		if room = p.s.o.Large; size <= unreserved(key) {
+			return nil
+		}
+	}
+	if room == nil {
 		return nil
 	}
-	waited, err := p.s.o.Room.take(ctx, size)
-	if err != nil {
-		return err
+	p.taken = room
+	return func(step int) error {
+		ctx, cancel := ctx, context.CancelFunc(func() {})
+		if key != keyProduce || p.reserved > 0 { // who has the rest may wait for what we have
+			ctx, cancel = context.WithTimeout(ctx, p.s.o.ReadTimeout)
+		}
+		defer cancel()
+		n := min(int64(step), room.most-p.reserved)
+		waited, err := room.take(ctx, n)
+		if err != nil {
+			return fmt.Errorf("no room for a request of %d bytes: %w", size, err)
+		}
+		p.reserved += n
+		if waited {
+			p.nc.SetReadDeadline(time.Now().Add(p.s.o.ReadTimeout))
+		}
+		return nil
 	}
-	p.reserved = size
-	if waited {
-		p.nc.SetReadDeadline(time.Now().Add(p.s.o.ReadTimeout))
+}
+
+// What requests without records take unfolds to some 25 times their size.
+const (
+	largest      = 16 << 20 // of a request that brings neither records nor a controller's orders
+	small        = 64 << 10 // needs no room
+	smallFetch   = 4 << 20
+	smallControl = 16 << 20
+)
+
+// most is how large a request may be.
+func (o *ServerOptions) most(key int16) int64 {
+	if key == keyProduce || isControl(key) {
+		return int64(o.MaxFrame)
 	}
-	return nil
+	return int64(min(o.MaxFrame, largest))
+}
+
+// unreserved is up to which size a request is read without room for it.
+func unreserved(key int16) int64 {
+	switch {
+	case key == keyFetch:
+		return smallFetch
+	case isControl(key):
+		return smallControl
+	}
+	return small
 }
 
 func (p *peer) release() {
 	if p.reserved > 0 {
-		p.s.o.Room.giveBack(p.reserved)
-		p.reserved = 0
+		p.taken.giveBack(p.reserved)
+		p.reserved, p.taken = 0, nil
 	}
 }
 

@@ -7,7 +7,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Room bounds the bytes of Produce requests from the time they are read until
+// DefaultLarge is the room for requests without records.
+const DefaultLarge = 32 << 20
+
+// Room bounds the bytes of requests from the time they are read until
 // they are answered, over all connections of the servers that share it. A
 // request that does not fit waits, in the order of arrival, and its connection is
 // not read meanwhile; one larger than the bound comes alone.

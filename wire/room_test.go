@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
 	"testing"
@@ -103,6 +104,99 @@ func TestRoom(t *testing.T) {
 		answerAll()
 		if room.Used() != 0 {
 			t.Errorf("%d bytes used when all was answered", room.Used())
+		}
+	})
+}
+
+// A Produce that is announced and not sent keeps no other producer out: what is
+// taken for it grows with what has come. One that comes, if slowly, gets all it needs.
+func TestRoomIsTakenAsItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := NewRoom(16 << 20)
+		came := 0
+		handler := HandlerFunc(func(_ context.Context, r *Request) {
+			came++
+			r.Reply(r.Kafka.ResponseKind())
+		})
+		ln := newPipes()
+		s := Serve(ln, handler, ServerOptions{Table: []APIVersion{offer(0, 3, 9)}, Room: room})
+		defer s.Close()
+		whole := produceFrame(10 << 20)
+		send := func(b []byte) net.Conn {
+			nc := ln.dial()
+			go func() { _, _ = nc.Write(b) }()
+			synctest.Wait()
+			return nc
+		}
+		for range 8 {
+			defer send(whole[:1000]).Close()
+		}
+		if room.Used() != 8<<20 {
+			t.Errorf("%d bytes taken for 8 requests of which a kilobyte came, want a megabyte each", room.Used())
+		}
+		nc := send(produceFrame(3 << 20))
+		defer nc.Close()
+		if _, err := nc.Read(make([]byte, 100)); err != nil || came != 1 {
+			t.Errorf("a producer between those that send nothing: %d came, %v", came, err)
+		}
+	})
+}
+
+// Requests without records unfold to many times their size: those that are not
+// small share a room, too, and who finds none in time is told to go. Small ones,
+// and a controller's, go on.
+func TestLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := NewRoom(150 << 10)
+		var mu sync.Mutex
+		var got []*Request
+		handler := HandlerFunc(func(_ context.Context, r *Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, r)
+		})
+		waiting := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(got)
+		}
+		ln := newPipes()
+		s := Serve(ln, handler, ServerOptions{Table: served, Large: large})
+		defer s.Close()
+		names := func(n int) []byte {
+			req := metadata(0)
+			for range n {
+				topic := kmsg.NewMetadataRequestTopic()
+				topic.Topic = kmsg.StringPtr("a-name-of-20-letters")
+				req.Topics = append(req.Topics, topic)
+			}
+			return frame(req.AppendTo([]byte{0, 3, 0, 0, 0, 0, 0, 1, 0, 1, 'c'}))
+		}
+		send := func(b []byte) net.Conn {
+			nc := ln.dial()
+			go func() { _, _ = nc.Write(b) }()
+			synctest.Wait()
+			return nc
+		}
+		defer send(names(4000)).Close()
+		second := send(names(4000))
+		defer second.Close()
+		if waiting() != 1 {
+			t.Fatalf("%d large requests at once where there is room for one", waiting())
+		}
+		tooLarge := send([]byte{1, 0x10, 0, 0, 0, 3, 0, 0, 0}) // 17 MiB
+		if n, err := tooLarge.Read(make([]byte, 100)); err != io.EOF {
+			t.Errorf("a request for topics of 17 MiB: %d bytes, %v", n, err)
+		}
+		defer send(names(1)).Close()
+		if waiting() != 2 {
+			t.Error("a small request waits for large ones")
+		}
+		if n, err := second.Read(make([]byte, 100)); err == nil {
+			t.Errorf("a request that found no room in time was answered with %d bytes", n)
+		}
+		if waiting() != 2 {
+			t.Errorf("%d requests came, want the first large and the small one", waiting())
 		}
 	})
 }

@@ -38,10 +38,13 @@ type ServerOptions struct {
 	// answers that itself.
 	Table []APIVersion
 
-	MaxFrame int // bytes of one request; 100 MiB
+	MaxFrame int // bytes of one request; 100 MiB, 16 MiB for those that bring neither records nor a controller's orders
 	// Room is for the records that producers send, until their requests are
 	// answered; nil: no bound. Servers may share one.
 	Room *Room
+	// Large is for all other requests that are not small, until they are answered:
+	// DefaultLarge bytes. Servers may share one.
+	Large *Room
 	// Shared keeps once what several servers are told in the same words; nil: each
 	// keeps its own.
 	Shared *Shared
@@ -67,6 +70,9 @@ func (o ServerOptions) withDefaults() ServerOptions {
 	}
 	if o.MaxConnections <= 0 {
 		o.MaxConnections = 4096
+	}
+	if o.Large == nil {
+		o.Large = NewRoom(DefaultLarge)
 	}
 	if o.Log == nil {
 		quiet := logrus.New()
