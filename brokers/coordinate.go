@@ -103,7 +103,7 @@ func (b *Broker) groupAppend(now time.Time, a groups.Append) (code kafka.ErrorCo
 	}
 	d := &delayedProduce{open: 1, results: []ProduceResult{{Partition: tp, Error: kafka.RequestTimedOut, BaseOffset: info.BaseOffset}}}
 	d.reply = func(r []ProduceResult) { b.groupAppends(b.now, b.groups.Appended(b.now, a.Token, r[0].Error)) }
-	p.produces = append(p.produces, produceWait{d, 0, info.LastOffset + 1})
+	p.await(produceWait{d, 0, info.LastOffset + 1})
 	b.alarms.set(d, now.Add(a.Timeout))
 	return kafka.NoError, true
 }

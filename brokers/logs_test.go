@@ -1,6 +1,7 @@
 package brokers_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -495,6 +496,47 @@ func TestClockSetBack(t *testing.T) {
 		produce(t, c.host.Node(1), brokers.AcksLeader, time.Second, "z")
 		time.Sleep(time.Hour + 16*time.Second)
 		wantISR(t, c, 1, 2)
+		c.end(t)
+	})
+}
+
+// TestDuplicateWaitsInItsPlace: a batch that an idempotent producer sends again waits
+// for its own offset, not behind what was appended since.
+func TestDuplicateWaitsInItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		c.fault(t, brokers.FaultRequest{Broker: 3, Op: "pause"})
+		got := make(chan string, 9)
+		send := func(name string, sequence int32) {
+			batch := commitlog.Encode(commitlog.Record{Timestamp: time.Now().UnixMilli(), Value: []byte("x")})
+			binary.BigEndian.PutUint64(batch[43:], 7)                // producer id
+			binary.BigEndian.PutUint16(batch[51:], 0)                // its epoch
+			binary.BigEndian.PutUint32(batch[53:], uint32(sequence)) // of the first record
+			c.host.Node(1).Produce(&brokers.ProduceRequest{Acks: brokers.AcksAll, Timeout: time.Hour, Rows: []brokers.ProduceRow{{Partition: t0, Records: batch}}},
+				func(r []brokers.ProduceResult) { got <- fmt.Sprintf("%s %s at %d", name, r[0].Error, r[0].BaseOffset) })
+		}
+		send("first", 0)
+		send("second", 1)
+		send("first again", 0)
+		time.Sleep(time.Second) // broker 2 has both
+		if len(got) != 0 {
+			t.Fatalf("%s though broker 3 has nothing", <-got)
+		}
+		c.host.Node(1).Fetch(&brokers.FetchRequest{Replica: 3, ReplicaEpoch: -1, MaxBytes: 1, Rows: []brokers.FetchRow{{Partition: t0, Offset: 1, LeaderEpoch: 5, LastFetchedEpoch: -1}}},
+			func([]brokers.FetchResult) {})
+		synctest.Wait()
+		if len(got) != 2 {
+			t.Fatalf("%d answers, want those of offset 0", len(got))
+		}
+		for range 2 {
+			if s := <-got; s != "first NONE at 0" && s != "first again NONE at 0" {
+				t.Error(s)
+			}
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 3, Op: "resume"})
+		if s := <-got; s != "second NONE at 1" {
+			t.Error(s)
+		}
 		c.end(t)
 	})
 }
