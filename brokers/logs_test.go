@@ -587,6 +587,39 @@ func TestTopicConfigs(t *testing.T) {
 	})
 }
 
+// TestPurgatories: what waits is counted by partition and by request, as Kafka's
+// PurgatorySize and NumDelayedOperations do; followers' fetches are among it.
+func TestPurgatories(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
+		produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "x")
+		synctest.Wait()
+		look := func() brokers.Gauges {
+			g, err := c.host.Node(1).Gauges(t.Context(), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		if g := look(); g.FetchPurgatory != 2 || g.DelayedFetches != 2 || g.ProducePurgatory != 0 {
+			t.Errorf("two followers wait: %+v", g)
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 2, Op: "pause"})
+		done := make(chan struct{})
+		go func() { defer close(done); produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "y") }()
+		synctest.Wait()
+		if g := look(); g.ProducePurgatory != 1 || g.DelayedProduces != 1 {
+			t.Errorf("a produce waits: %+v", g)
+		}
+		c.fault(t, brokers.FaultRequest{Broker: 2, Op: "resume"})
+		<-done
+		if g := look(); g.ProducePurgatory != 0 || g.DelayedProduces != 0 {
+			t.Errorf("nothing waits: %+v", g)
+		}
+		c.end(t)
+	})
+}
+
 // TestDefaultsChange: what the broker is told at run time holds for topics that set
 // nothing, those that are hosted and others, and for no other; followers that are
 // spread over more fetchers go on.

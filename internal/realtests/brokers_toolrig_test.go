@@ -23,6 +23,7 @@ import (
 type tools struct {
 	bootstrap string
 	mu        sync.Mutex
+	number    int // of the last command
 	in        io.Writer
 	answers   chan string // a line each; closed when the JVM has ended
 	stderr    output
@@ -100,31 +101,40 @@ func (k tool) run(stdin, class string, args ...string) string {
 	if class == clusterTool { // its first argument is what to do
 		args = append(args[2:3:3], append(args[:2:2], args[3:]...)...)
 	}
-	line := word(class) + " " + word(stdin)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.number++
+	number := strconv.Itoa(k.number)
+	line := number + " " + word(class) + " " + word(stdin)
 	for _, a := range args {
 		line += " " + word(a)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
 	defer cancel()
 	begin := time.Now()
 	if _, err := io.WriteString(k.in, line+"\n"); err != nil {
 		k.t.Fatalf("%s: the tools have ended: %v\n%s", class, err, k.stderr.String())
 	}
-	select {
-	case answer, ok := <-k.answers:
-		code, printed, _ := strings.Cut(answer, " ")
-		out, err := base64.StdEncoding.DecodeString(printed)
-		if !ok || err != nil {
-			k.t.Fatalf("%s %s: no answer: %q, %v\n%s", class, strings.Join(args, " "), answer, err, k.stderr.String())
+	for {
+		select {
+		case answer, ok := <-k.answers:
+			words := strings.Split(answer, " ")
+			if ok && words[0] != number { // of a command that somebody had no patience with
+				continue
+			}
+			if len(words) != 3 {
+				k.t.Fatalf("%s %s: no answer: %q\n%s", class, strings.Join(args, " "), answer, k.stderr.String())
+			}
+			out, err := base64.StdEncoding.DecodeString(words[2])
+			if err != nil {
+				k.t.Fatal(err)
+			}
+			k.t.Logf("%5d ms, exit code %s: %s %s", time.Since(begin).Milliseconds(), words[1], class[strings.LastIndex(class, ".")+1:], strings.Join(args[2:], " "))
+			return string(out)
+		case <-ctx.Done():
+			k.t.Fatalf("%s %s: not within %v", class, strings.Join(args, " "), patience)
 		}
-		k.t.Logf("%5d ms, exit code %s: %s %s", time.Since(begin).Milliseconds(), code, class[strings.LastIndex(class, ".")+1:], strings.Join(args[2:], " "))
-		return string(out)
-	case <-ctx.Done():
-		k.t.Fatalf("%s %s: not within %v", class, strings.Join(args, " "), patience)
 	}
-	return ""
 }
 
 // once runs a command that changes something: its output must have all of the patterns.

@@ -187,8 +187,15 @@ func reassignTools(k tool) {
 	k.want([]string{`Proposed partition reassignment configuration`, `"topic":"tools","partition":3`}, moveTool, "--generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2,3")
 	write(k.t, plan, `{"version":1,"partitions":[{"topic":"tools","partition":0,"replicas":[3,1]},{"topic":"tools","partition":1,"replicas":[2,3]},`+
 		`{"topic":"tools","partition":2,"replicas":[1,2]},{"topic":"tools","partition":3,"replicas":[2,1]}]}`)
-	k.once([]string{`Successfully started partition reassignments for tools-0,tools-1,tools-2,tools-3`}, moveTool, "--execute", "--reassignment-json-file", plan)
-	k.want([]string{`Reassignment of partition tools-0 is completed`, `Reassignment of partition tools-3 is completed`}, moveTool, "--verify", "--reassignment-json-file", plan)
+	k.once([]string{`inter-broker throttle limit was set to 50000000`, `Successfully started partition reassignments for tools-0,tools-1,tools-2,tools-3`},
+		moveTool, "--execute", "--reassignment-json-file", plan, "--throttle", "50000000")
+	rates := []string{"--describe", "--entity-type", "brokers", "--entity-name", "1"}
+	k.want([]string{`leader.replication.throttled.rate=50000000`}, configTool, rates...)
+	k.want([]string{`Reassignment of partition tools-0 is completed`, `Reassignment of partition tools-3 is completed`, `Clearing broker-level throttles on brokers 1,2,3`},
+		moveTool, "--verify", "--reassignment-json-file", plan)
+	if out := k.run("", configTool, rates...); strings.Contains(out, "throttled.rate") {
+		k.t.Errorf("after --verify:\n%s", out)
+	}
 	k.want([]string{`No partition reassignments found`}, moveTool, "--list")
 }
 

@@ -10,9 +10,10 @@ import org.apache.kafka.common.utils.Exit;
  * Runs Kafka's own commands, as they are, one after the other in one JVM: starting
  * one takes longer than what most of them do.
  *
- * A line of standard input is a command: its class, its standard input and its
- * arguments, each in Base64, with blanks between. The answer is a line: the exit
- * code, a blank, and in Base64 all that it printed to standard output and error.
+ * A line of standard input is a command: its number, its class, its standard input
+ * and its arguments, all but the number in Base64, with blanks between. The answer is
+ * a line: the number, the exit code, and in Base64 all that it printed to standard
+ * output and error.
  */
 public class Tools {
     /** What commands print; they may have kept System.out from before. */
@@ -47,12 +48,12 @@ public class Tools {
         Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         for (String line; (line = commands.readLine()) != null; ) {
             String[] words = line.split(" ");
-            System.setIn(new ByteArrayInputStream(decode(words[1])));
-            String[] argv = new String[words.length - 2];
-            for (int i = 0; i < argv.length; i++) argv[i] = new String(decode(words[i + 2]), StandardCharsets.UTF_8);
-            int code = run(new String(decode(words[0]), StandardCharsets.UTF_8), argv);
+            System.setIn(new ByteArrayInputStream(decode(words[2])));
+            String[] argv = new String[words.length - 3];
+            for (int i = 0; i < argv.length; i++) argv[i] = new String(decode(words[i + 3]), StandardCharsets.UTF_8);
+            int code = run(new String(decode(words[1]), StandardCharsets.UTF_8), argv);
             out.flush();
-            answers.println(code + " " + Base64.getEncoder().encodeToString(printed.take()));
+            answers.println(words[0] + " " + code + " " + Base64.getEncoder().encodeToString(printed.take()));
             answers.flush();
         }
     }
