@@ -2,8 +2,11 @@ package assembly
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,13 +131,31 @@ func (e *emulated) serve() error {
 	if e.plan.Broker.Logs == nil {
 		return nil
 	}
-	port, err := brokerport.New(brokerport.Options{Node: e.node, Settings: e.plan.Settings, Store: e, TopicID: RandomTopicID, ToController: e.link,
+	port, err := brokerport.New(brokerport.Options{Node: e.node, Settings: e.plan.shown(), Store: e, TopicID: RandomTopicID, ToController: e.link,
 		ClusterID: e.clusterID, Controller: e.candidate.port(), Unpacking: e.unpacking, Log: e.log})
 	if err != nil {
 		return misconfigured(err)
 	}
 	e.port = port
 	return nil
+}
+
+// shown are the settings with what makes this broker itself, which a real one's
+// server.properties would give: DescribeConfigs shows it.
+func (p BrokerOptions) shown() brokerport.Settings {
+	out := brokerport.Settings{"broker.id": strconv.Itoa(int(p.Broker.ID))}
+	var ports []string
+	for _, ep := range p.Broker.Endpoints {
+		ports = append(ports, ep.Listener+"://"+net.JoinHostPort(ep.Host, strconv.Itoa(int(ep.Port))))
+	}
+	if len(ports) > 0 {
+		out["listeners"] = strings.Join(ports, ",")
+	}
+	if p.Broker.HasRack {
+		out["broker.rack"] = p.Broker.Rack
+	}
+	maps.Copy(out, p.Settings)
+	return out
 }
 
 func (e *emulated) close() {

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/zkcontroller/zkcontroller/brokerport"
 	"github.com/zkcontroller/zkcontroller/kafka"
 	"github.com/zkcontroller/zkcontroller/wire"
 	"github.com/zkcontroller/zkcontroller/zkstore"
@@ -71,5 +74,20 @@ func TestControllerLinkNamesItself(t *testing.T) {
 	}
 	if id := <-asked; id != "4" {
 		t.Errorf("client id %q, want the broker's", id)
+	}
+}
+
+// DescribeConfigs shows a broker of flags as it would one of server.properties.
+func TestShownSettings(t *testing.T) {
+	p := LocalBroker(7, "127.0.0.1", 9099, kafka.V3_9IV0)
+	p.Broker.Rack, p.Broker.HasRack = "r1", true
+	p.Settings = brokerport.Settings{"num.partitions": "4"}
+	want := brokerport.Settings{"broker.id": "7", "listeners": "PLAINTEXT://127.0.0.1:9099", "broker.rack": "r1", "num.partitions": "4"}
+	if diff := cmp.Diff(want, p.shown()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	p.Settings["listeners"] = "PLAINTEXT://:9099" // as it was given
+	if got := p.shown()["listeners"]; got != "PLAINTEXT://:9099" {
+		t.Errorf("listeners=%s", got)
 	}
 }

@@ -225,7 +225,7 @@ func brokerConfigs(layers []configured) []kmsg.DescribeConfigsResponseResourceCo
 func brokerConfig(table map[string]setting, name string, layers []configured) kmsg.DescribeConfigsResponseResourceConfig {
 	known, ok := table[name]
 	c := kmsg.NewDescribeConfigsResponseResourceConfig()
-	c.Name, c.ConfigType, c.ReadOnly = name, known.kind, !known.dynamic || known.idle
+	c.Name, c.ConfigType, c.ReadOnly = name, known.kind, !known.dynamic && !known.fixed || known.idle
 	c.IsSensitive = !ok || known.kind == kmsg.ConfigTypePassword
 	c.Source, c.IsDefault = kmsg.ConfigSourceDefaultConfig, true
 	c.ConfigSynonyms = synonyms(table, name, layers)

@@ -126,7 +126,7 @@ func TestDescribeBrokerConfigs(t *testing.T) {
 		"ssl.key.password":                  {"-", kmsg.ConfigSourceStaticBrokerConfig, true, true},
 		"num.io.threads":                    {"9", kmsg.ConfigSourceStaticBrokerConfig, true, false},
 		"my.plug.in":                        {"-", kmsg.ConfigSourceStaticBrokerConfig, true, true},
-		"listeners":                         {"PLAINTEXT://:9092", kmsg.ConfigSourceDefaultConfig, true, false},
+		"listeners":                         {"PLAINTEXT://:9092", kmsg.ConfigSourceDefaultConfig, false, false},
 	} {
 		c := got[name]
 		value := "-"
