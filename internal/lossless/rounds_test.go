@@ -24,7 +24,7 @@ import (
 var (
 	rounds    = flag.Int("lossless.rounds", 10, "how many rounds are played")
 	seed      = flag.Uint64("lossless.seed", 0, "seed of the first round; 0 draws one, which is told")
-	faultTime = flag.Duration("lossless.time", 3*time.Second, "how long there are faults in a round")
+	faultTime = flag.Duration("lossless.time", 2*time.Second, "how long there are faults in a round")
 )
 
 // inProcess is a whole cluster in this process. Brokers die without warning, but
