@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	zkclient "github.com/go-zookeeper/zk"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -293,6 +294,7 @@ func kafkaControls(t *testing.T, ibp string) {
 		seeds = append(seeds, all[id-1].addr)
 	}
 	awaitBrokers(t, zk, 1, 2, 3, 100)
+	conn := dialZooKeeper(t, zk)
 	cl := kafkaClient(t, seeds...)
 	admin := kadm.NewClient(cl)
 	createOn(ctx, t, cl, "orders", nil, []int32{1, 2, 3}, []int32{2, 3, 1}, []int32{3, 1, 2}, []int32{1, 3, 2})
@@ -326,6 +328,18 @@ func kafkaControls(t *testing.T, ibp string) {
 	all[0].again(t)
 	awaitHealthy(t, zk, 4)
 
+	// A bounce that the controller sees as such alone, by the broker's epoch, and a
+	// session that is lost.
+	for _, op := range []string{"bounce", "expire-session"} {
+		before := czxidOf(t, conn, 3)
+		if err := all[2].fault(map[string]any{"op": op}); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "broker 3 is registered anew after "+op, func() bool { now := czxidOf(t, conn, 3); return now != 0 && now != before })
+		produceSome(ctx, t, cl, "orders")
+		awaitHealthy(t, zk, 4)
+	}
+
 	if _, err := admin.DeleteTopic(ctx, "orders"); err != nil {
 		t.Fatalf("delete: %v", err)
 	}
@@ -339,6 +353,19 @@ func kafkaControls(t *testing.T, ibp string) {
 	if out := kafka.out.String(); strings.Contains(out, "ERROR") {
 		t.Logf("Kafka complained:\n%s", grep(out, "ERROR"))
 	}
+}
+
+// czxidOf is the epoch of a broker's registration; 0: it is not registered.
+func czxidOf(t *testing.T, conn *zkclient.Conn, id int) int64 {
+	t.Helper()
+	ok, stat, err := conn.Exists(fmt.Sprintf("/brokers/ids/%d", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ok {
+		return 0
+	}
+	return stat.Czxid
 }
 
 // onlyDeleted tells whether folders are marked for deletion, as Kafka does it a minute before.
