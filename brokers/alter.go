@@ -111,7 +111,7 @@ func (b *Broker) propagate(now time.Time) {
 	if b.alter.inFlight != nil || len(b.alter.unsent) == 0 {
 		return
 	}
-	b.alter.inFlight = b.alter.build(b.opts.ID, b.epoch, b.opts.Version.AtLeast(kafka.V2_8IV0))
+	b.alter.inFlight = b.alter.build(b.opts.ID, b.epoch, b.does.asksByTopicID)
 	b.ask(now)
 }
 

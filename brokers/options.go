@@ -171,6 +171,7 @@ type behaviour struct {
 	announces           bool // >= 0.9: there are announcements of ISR changes
 	swallowsErrors      bool // <= 1.0: a write that ZooKeeper did not answer is a refused one
 	forgetsUnsent       bool // 2.7 and 2.8 in profile C: a LeaderAndIsr takes a proposal off the queue
+	asksByTopicID       bool // >= 3.3 with IBP >= 2.8: AlterPartition of version 2, if all topics have ids
 	knowsInvalidRequest bool // >= 3.2: INVALID_REQUEST to a proposal is final
 	knowsIneligible     bool // >= 3.3: so are UNKNOWN_TOPIC_ID and NEW_LEADER_ELECTED, and INELIGIBLE_REPLICA takes it back
 
@@ -225,6 +226,7 @@ func behaviourOf(o Options) behaviour {
 		announces:           at(0, 9),
 		swallowsErrors:      !at(1, 1),
 		forgetsUnsent:       at(2, 7) && !at(3, 0),
+		asksByTopicID:       at(3, 3) && o.Version.AtLeast(kafka.V2_8IV0),
 		knowsInvalidRequest: at(3, 2),
 		knowsIneligible:     at(3, 3),
 

@@ -31,7 +31,7 @@ func TestReleaseBoundaries(t *testing.T) {
 		"partitionEpochGuard": {release(3, 3), never}, "joinersMustLive": {release(3, 3), never}, "failedMeter": {release(0, 1100), never},
 		"metersAttempts": {always, release(2, 4)}, "checksEndpoints": {release(2, 1), never}, "controllerFromZK": {always, release(3, 0)},
 		"announces": {release(0, 9), never}, "swallowsErrors": {always, release(1, 1)}, "forgetsUnsent": {release(2, 7), release(3, 0)},
-		"knowsInvalidRequest": {release(3, 2), never}, "knowsIneligible": {release(3, 3), never},
+		"asksByTopicID": {release(3, 3), never}, "knowsInvalidRequest": {release(3, 2), never}, "knowsIneligible": {release(3, 3), never},
 		"messageLag": {always, release(0, 9)}, "previousFetch": {release(0, 1002), never}, "keepsLeaderEnd": {release(3, 3), never},
 		"failuresTouch": {always, release(2, 4)}, "joinsAtEpochStart": {release(2, 1), never}, "equalEndsStay": {release(2, 2), never},
 		"waitsForOutsiders": {release(0, 1002), never}, "outsidersMustLive": {release(3, 6), never}, "effectiveMinISR": {release(3, 7), never},
