@@ -4,7 +4,7 @@
 # ZooKeeper, and compares every change of every znode, from the transaction log.
 #
 #   scripts/isr.sh short               # one oracle of each release, about 75 seconds
-#   scripts/isr.sh full                # all, about twelve minutes
+#   scripts/isr.sh full                # all, and those of testdata/isr, about 15 minutes
 #   scripts/isr.sh 2.8.2/isr-basic     # these
 #
 # ISR_PARALLEL (3) are played at once, ports from ISR_PORT (32000) on, 10 for
@@ -12,7 +12,8 @@
 # are for an idle machine: ISR_SLACK (0) milliseconds are added to their ends. A
 # play that differs is tried once more, and both are told of. Differences that
 # scripts/isr-artefacts.txt names are those of a recording, not ours: they are
-# counted only.
+# counted only. testdata/isr has recordings of further stories, made in the same
+# way: brokers of the release, one run each, and isrtrace merge.
 # Exit code 1 if an oracle differs twice.
 # shellcheck disable=SC2016,SC2317 # play is called by xargs, which fills in the slot
 set -uo pipefail
@@ -22,7 +23,7 @@ oracles=$shared/isr-oracles
 mkdir -p .cache/bin "${OUT:=$PWD/.cache/judges/isr}"
 isrtrace=$PWD/.cache/bin/isrtrace
 ours=${ZKC:-$PWD/bin/zkcontroller}
-export oracles isrtrace ours artefacts=$PWD/scripts/isr-artefacts.txt OUT ISR_PORT=${ISR_PORT:-32000} ISR_SLACK=${ISR_SLACK:-0}
+export oracles isrtrace ours further=$PWD/testdata/isr artefacts=$PWD/scripts/isr-artefacts.txt OUT ISR_PORT=${ISR_PORT:-32000} ISR_SLACK=${ISR_SLACK:-0}
 
 # Of each release one, the longest first, so that shrink, expand, announcements,
 # admin znodes in both flows, another controller and min.insync.replicas all come.
@@ -64,13 +65,14 @@ differs() { # NAME COMPARE-LOG
 
 play() { # SLOT NAME
   local port=$((ISR_PORT + $1 * 10)) oracle=$oracles/$2.json dir=$OUT/$2 try
+  [ -e "$oracle" ] || oracle=$further/$2.json
   for try in 1 2; do
     rm -rf "$dir" && mkdir -p "$dir"
     cluster "$port" "$(protocol "${2%/*}")" >"$dir/cluster.json"
     if ! "$isrtrace" play -scenario "$oracle" -cluster "$dir/cluster.json" -dir "$dir/work" -out "$dir/run.json" >"$dir/play.log" 2>&1; then
       tail -5 "$dir/play.log" >"$dir/differs.log"
     elif "$isrtrace" compare -slack "$ISR_SLACK" "$oracle" "$dir/run.json" >"$dir/compare.log" 2>&1 || ! differs "$2" "$dir/compare.log" >"$dir/differs.log"; then
-      echo "ok      $2$([ "$try" = 1 ] || echo ', at the second try')$(grep -c '^DIFF' "$dir/compare.log" | sed '/^0$/d; s/.*/, but for & artefacts of its recording/')"
+      echo "ok      $2$([ "$try" = 1 ] || echo ', at the second try')$(grep -c '^DIFF' "$dir/compare.log" | sed '/^0$/d; s/.*/, but for & differences with a name/')"
       return 0
     fi
     echo "DIFFERS $2, try $try:"
@@ -83,7 +85,7 @@ export -f play differs cluster protocol
 
 case ${1:-} in
   short) mapfile -t names < <(tr ' ' '\n' <<<"$short") ;;
-  full) mapfile -t names < <(cd "$oracles" && printf '%s\n' */*.json | sed 's/\.json$//') ;;
+  full) mapfile -t names < <({ cd "$oracles" && printf '%s\n' */*.json && cd "$further" && printf '%s\n' */*.json; } | sed 's/\.json$//') ;;
   "") echo "usage: $0 short|full|RELEASE/NAME..." >&2 && exit 2 ;;
   *) names=("$@") ;;
 esac
