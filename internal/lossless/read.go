@@ -2,6 +2,7 @@ package lossless
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,10 +21,6 @@ func (r *round) readAll(ctx context.Context) (map[int32]map[int32][]At, error) {
 	if err != nil {
 		return nil, err
 	}
-	topics, err := r.admin.ListTopics(ctx, r.o.Topic)
-	if err != nil {
-		return nil, fmt.Errorf("list the topic: %w", err)
-	}
 	// Versions below 13 name topics.
 	if r.oneByOne, err = r.client(kgo.MaxVersions(kversion.V2_4_0())); err != nil {
 		return nil, err
@@ -33,16 +30,43 @@ func (r *round) readAll(ctx context.Context) (map[int32]map[int32][]At, error) {
 		if logs[Reading][p], err = r.read(ctx, p, end); err != nil {
 			return nil, err
 		}
-		for _, id := range topics[r.o.Topic].Partitions[p].Replicas {
+		replicas, err := r.readReplicas(ctx, p, end)
+		if err != nil {
+			return nil, err
+		}
+		for id, log := range replicas {
 			if logs[id] == nil {
 				logs[id] = map[int32][]At{}
 			}
-			if logs[id][p], err = r.readReplica(ctx, id, p, end); err != nil {
-				return nil, err
-			}
+			logs[id][p] = log
 		}
 	}
 	return logs, nil
+}
+
+// readReplicas reads a partition of all who have it. A broker may be the last to
+// hear that the partition has moved: then it is asked for anew who that is.
+func (r *round) readReplicas(ctx context.Context, p int32, end int64) (map[int32][]At, error) {
+	for {
+		logs := map[int32][]At{}
+		topics, err := r.admin.ListTopics(ctx, r.o.Topic)
+		if err != nil {
+			return nil, fmt.Errorf("list the topic: %w", err)
+		}
+		for _, id := range topics[r.o.Topic].Partitions[p].Replicas {
+			if logs[id], err = r.readReplica(ctx, id, p, end); err != nil {
+				break
+			}
+		}
+		if err == nil && len(logs) > 0 || err != nil && !kerr.IsRetriable(err) {
+			return logs, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // ends waits until consumers may read all partitions as far as records were
