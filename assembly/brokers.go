@@ -79,7 +79,7 @@ func NewBrokers(ctx context.Context, o BrokersOptions) (*Brokers, error) {
 		return nil, misconfigured(fmt.Errorf("%d brokers would be one candidate: give one broker", len(o.Brokers)))
 	}
 	for _, p := range o.Brokers {
-		if err := checkLogDirs(p.LogDirs, int32(p.Broker.ID)); err != nil {
+		if err := checkLogDirs(p.LogDirs, int32(p.Broker.ID), o.Log); err != nil {
 			return nil, err
 		}
 		if err := p.Settings.Check(); err != nil {

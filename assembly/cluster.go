@@ -39,7 +39,7 @@ type ClusterOptions struct {
 
 	SessionTimeout time.Duration // of controller and brokers; 0 is 6 s
 	Admin          string        // loopback HOST:PORT of faults, metrics and probes; "" is none
-	LogMemory      int64          // see BrokersOptions
+	LogMemory      int64         // see BrokersOptions
 	Network        Network
 	Log            logrus.FieldLogger // nil: nothing is said
 	// ISRChanged is told of each confirmed change of an ISR by its leader, with the

@@ -100,7 +100,7 @@ func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emula
 		if err != nil {
 			return e, err
 		}
-		return e, claimLogDirs(p.LogDirs, int32(p.Broker.ID), cluster)
+		return e, claimLogDirs(p.LogDirs, int32(p.Broker.ID), cluster, e.log)
 	}
 	return e, nil
 }

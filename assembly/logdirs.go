@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/zkcontroller/zkcontroller/config"
 	"github.com/zkcontroller/zkcontroller/zkpaths"
@@ -14,33 +17,38 @@ import (
 // Like real brokers, emulated ones say in each of log.dirs whose it is, and refuse
 // somebody else's.
 
-// checkLogDirs refuses the log directories of another broker.
-func checkLogDirs(dirs []string, id int32) error {
-	for _, dir := range dirs {
+// checkLogDirs refuses a log directory that is named twice, for two would keep
+// one's files, and those of another broker. One that cannot be read is left to
+// the broker, which goes on with its others.
+func checkLogDirs(dirs []string, id int32, log logrus.FieldLogger) error {
+	seen := map[string]string{}
+	return eachLogDir(dirs, log, func(dir string) error {
+		same := filepath.Clean(dir)
+		if path, err := filepath.EvalSymlinks(dir); err == nil {
+			same = path
+		}
+		if first, ok := seen[same]; ok {
+			return misconfigured(fmt.Errorf("log.dirs: %s and %s are one folder; name each once", first, dir))
+		}
+		seen[same] = dir
 		path, m, ok, err := readMetaProperties(dir)
 		if err == nil && ok {
 			err = m.CheckBroker(path, id)
 		}
-		if err != nil {
-			return &Error{Refused, err}
-		}
-	}
-	return nil
+		return refusedUnlessIO(err)
+	})
 }
 
 // claimLogDirs refuses the log directories of another cluster, and puts our
 // name into those that have none.
-func claimLogDirs(dirs []string, id int32, cluster string) error {
-	for _, dir := range dirs {
+func claimLogDirs(dirs []string, id int32, cluster string, log logrus.FieldLogger) error {
+	return eachLogDir(dirs, log, func(dir string) error {
 		path, m, ok, err := readMetaProperties(dir)
-		if err != nil {
-			return &Error{Refused, err}
+		if err == nil && ok {
+			err = m.CheckCluster(path, cluster)
 		}
-		if ok {
-			if err := m.CheckCluster(path, cluster); err != nil {
-				return &Error{Refused, err}
-			}
-			continue
+		if err != nil || ok {
+			return refusedUnlessIO(err)
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("log.dirs: %w; give folders that can be made", err)
@@ -52,8 +60,44 @@ func claimLogDirs(dirs []string, id int32, cluster string) error {
 		if err := os.Rename(next, path); err != nil {
 			return fmt.Errorf("log.dirs: %w", err)
 		}
+		return nil
+	})
+}
+
+// eachLogDir does something with each directory. What a file system refuses is
+// told, and an error only if none of them works.
+func eachLogDir(dirs []string, log logrus.FieldLogger, do func(dir string) error) error {
+	var failed []error
+	for _, dir := range dirs {
+		err := do(dir)
+		if err == nil {
+			continue
+		}
+		if !isIO(err) {
+			return err
+		}
+		failed = append(failed, err)
+	}
+	if len(failed) > 0 && len(failed) == len(dirs) {
+		return errors.Join(failed...)
+	}
+	for _, err := range failed {
+		log.WithError(err).Error("log directory cannot be used; going on with the others")
 	}
 	return nil
+}
+
+func isIO(err error) bool {
+	_, path := errors.AsType[*fs.PathError](err)
+	_, link := errors.AsType[*os.LinkError](err)
+	return path || link
+}
+
+func refusedUnlessIO(err error) error {
+	if err == nil || isIO(err) {
+		return err
+	}
+	return &Error{Refused, err}
 }
 
 func readMetaProperties(dir string) (path string, m config.MetaProperties, ok bool, err error) {

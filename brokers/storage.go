@@ -189,6 +189,16 @@ func (b *Broker) loadLogs() error {
 	return nil
 }
 
+// canWrite finds out now that nothing can be written in a directory, not when the
+// first log is to be made there. Real brokers lock this file.
+func canWrite(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 func (b *Broker) loadDir(i int, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -199,6 +209,9 @@ func (b *Broker) loadDir(i int, dir string) error {
 		if points[n], err = commitlog.ReadOffsets(filepath.Join(dir, file)); err != nil {
 			return err
 		}
+	}
+	if err := canWrite(dir); err != nil {
+		return err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -67,24 +67,27 @@ func WriteOffsets(path string, offsets map[kafka.TopicPartition]int64) error {
 func parseCheckpoint(data []byte, words int) ([][]string, error) {
 	lines := strings.Split(strings.TrimSuffix(string(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))), "\n"), "\n")
 	if lines[0] != "0" {
-		return nil, fmt.Errorf("version %q is not 0", lines[0])
+		return nil, fmt.Errorf("version %q is not 0", shown(lines[0]))
 	}
 	if len(lines) < 2 {
 		return nil, fmt.Errorf("the number of lines is missing")
 	}
 	if n, err := strconv.Atoi(strings.TrimSpace(lines[1])); err != nil || n != len(lines)-2 {
-		return nil, fmt.Errorf("%q lines are announced, there are %d", lines[1], len(lines)-2)
+		return nil, fmt.Errorf("%q lines are announced, there are %d", shown(lines[1]), len(lines)-2)
 	}
 	out := make([][]string, 0, len(lines)-2)
 	for _, line := range lines[2:] {
 		f := strings.Fields(line)
 		if len(f) != words {
-			return nil, fmt.Errorf("line %q has not %d words", line, words)
+			return nil, fmt.Errorf("line %q has not %d words", shown(line), words)
 		}
 		out = append(out, f)
 	}
 	return slices.Clip(out), nil
 }
+
+// shown is the begin of what may be a whole file of garbage.
+func shown(line string) string { return line[:min(len(line), 40)] }
 
 // writeFile replaces a file's contents at once; with sync they survive a loss of
 // power, too.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -112,8 +113,18 @@ func exitCode(err error) int {
 	case errors.As(err, &answer) && answer == kafka.RequestTimedOut:
 		return 3
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, zkpaths.ErrSessionExpired), errors.Is(err, zkpaths.ErrUnknownOutcome),
-		errors.Is(err, kgo.ErrClientClosed), errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNREFUSED):
+		errors.Is(err, kgo.ErrClientClosed), errors.As(err, &network) && !local(err), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNREFUSED):
 		return 3
 	}
 	return 1
+}
+
+// local tells that this machine's files or ports are at fault: an error number
+// of the system looks like one of the network.
+func local(err error) bool {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return true
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "listen"
 }

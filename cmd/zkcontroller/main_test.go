@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -216,6 +217,26 @@ func TestReadPlan(t *testing.T) {
 		_, err := readPlan(file)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || exitCode(err) != 2) {
 			t.Errorf("%s: %v", tc.content, err)
+		}
+	}
+}
+
+// A file or a port of this machine is no server that cannot be reached.
+func TestExitCodeOfLocalErrors(t *testing.T) {
+	_, file := os.Open("/does/not/exist")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, taken := net.Listen("tcp", ln.Addr().String())
+	_, unreachable := net.Dial("tcp", "127.0.0.1:1")
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{{file, 1}, {taken, 1}, {unreachable, 3}} {
+		if got := exitCode(fmt.Errorf("broker 1: %w", tc.err)); got != tc.want {
+			t.Errorf("%v: exit code %d, want %d", tc.err, got, tc.want)
 		}
 	}
 }
