@@ -30,8 +30,7 @@ type stage struct {
 	lossless.Scene
 }
 
-// deeds are done one after the other until they succeed: brokers die at once,
-// their registrations and what others know of them follow.
+// deed tries until it succeeds: a broker dies at once, its registration goes later.
 func (s *stage) deed(ctx context.Context, op lossless.Op, id int32) error {
 	return s.await(ctx, fmt.Sprintf("%s %d", op, id), func() (bool, error) {
 		err := s.c.Do(ctx, lossless.Act{Op: op, Broker: id})
@@ -129,18 +128,17 @@ func (s *stage) lost() (n int64) {
 	return n
 }
 
-// Acknowledged records are lost where an election from outside the ISR was allowed
-// or asked for, and where the only broker that had them lost its disk; the judge
-// sees it, and it is said. Where it is not allowed, the partition waits for the
-// broker that has them, and they are all there again.
-func TestLossIsAllowedSeenAndSaid(t *testing.T) {
-	for _, tc := range []struct {
-		name                string
-		allowed             bool // unclean.leader.election.enable
-		disk                bool
-		then                func(ctx context.Context, s *stage) error
-		lost, unclean, said bool
-	}{
+// loss is a story of records that only one broker has, and whether they are lost.
+type loss struct {
+	name                string
+	allowed             bool // unclean.leader.election.enable
+	disk                bool
+	then                func(ctx context.Context, s *stage) error
+	lost, unclean, said bool
+}
+
+func losses() []loss {
+	return []loss{
 		{"allowed", true, false, func(ctx context.Context, s *stage) error {
 			_, follower, err := s.alone(ctx)
 			return errors.Join(err, s.deed(ctx, lossless.Restart, follower), s.awaitLed(ctx, follower, follower), s.awaitMore(ctx, 50))
@@ -182,52 +180,63 @@ func TestLossIsAllowedSeenAndSaid(t *testing.T) {
 			return errors.Join(err, more, s.deed(ctx, lossless.Kill, p.Leader), s.wipe(ctx, p.Leader), s.awaitLed(ctx, 3-p.Leader, 3-p.Leader), s.awaitMore(ctx, 50),
 				s.deed(ctx, lossless.Restart, p.Leader), s.awaitLed(ctx, 3-p.Leader, 1, 2))
 		}, false, false, false},
-	} {
+	}
+}
+
+// Acknowledged records are lost where an election from outside the ISR was allowed
+// or asked for, and where the only broker that had them lost its disk; the judge
+// sees it, and it is said. Where it is not allowed, the partition waits for the
+// broker that has them, and they are all there again.
+func TestLossIsAllowedSeenAndSaid(t *testing.T) {
+	for _, tc := range losses() {
 		for _, release := range []string{"2.6", "3.9"} {
-			t.Run(tc.name+", "+release, func(t *testing.T) {
-				log, said := test.NewNullLogger()
-				log.SetLevel(logrus.WarnLevel)
-				s := &stage{t: t, dir: t.TempDir()}
-				s.c = startInProcess(t, 2, release, func(o *assembly.ClusterOptions) {
-					o.Log = log
-					for i := range o.Brokers {
-						b := &o.Brokers[i].Broker
-						b.Announcements = isrnotify.Options{CheckPeriod: 50 * time.Millisecond, Linger: 50 * time.Millisecond}
-						// Brokers tell of what they know to be committed: as of the last checkpoint.
-						b.Logs.Checkpoint = 50 * time.Millisecond
-						if tc.disk {
-							b.Logs.Dirs = []string{filepath.Join(s.dir, fmt.Sprint(i+1))}
-						}
-					}
-				})
-				o := lossless.Options{Seed: 1, Partitions: 1, Replicas: 2, Unclean: tc.allowed, Forgiving: tc.lost, Patience: 30 * time.Second, Log: t.Logf}
-				o.Script = func(ctx context.Context, scene lossless.Scene) error {
-					ctx, cancel := context.WithTimeout(ctx, o.Patience)
-					defer cancel()
-					s.Scene = scene
-					return tc.then(ctx, s)
-				}
-				report, err := lossless.Run(t.Context(), s.c, o)
-				t.Logf("%s; %v", report, report.Complaints)
-				if err != nil {
-					t.Fatal(err)
-				}
-				seen := slices.ContainsFunc(report.Complaints, func(c string) bool { return strings.HasPrefix(c, "lost: ") })
-				if seen != tc.lost || !tc.lost && len(report.Complaints) > 0 || report.Unclean != tc.unclean {
-					t.Errorf("lost %v, unclean %v, want %v and %v: %v", seen, report.Unclean, tc.lost, tc.unclean, report.Complaints)
-				}
-				if n := s.lost(); n > 0 != tc.said {
-					t.Errorf("brokers tell of %d lost records", n)
-				}
-				var lines []string
-				for _, e := range said.AllEntries() {
-					lines = append(lines, e.Message)
-				}
-				all := strings.Join(lines, "\n")
-				if strings.Contains(all, "committed records are lost") != tc.said || strings.Contains(all, "unclean leader election: ") != tc.unclean {
-					t.Errorf("said: %s", all)
-				}
-			})
+			t.Run(tc.name+", "+release, func(t *testing.T) { tc.play(t, release) })
 		}
+	}
+}
+
+func (tc loss) play(t *testing.T, release string) {
+	t.Helper()
+	log, said := test.NewNullLogger()
+	log.SetLevel(logrus.WarnLevel)
+	s := &stage{t: t, dir: t.TempDir()}
+	s.c = startInProcess(t, 2, release, func(o *assembly.ClusterOptions) {
+		o.Log = log
+		for i := range o.Brokers {
+			b := &o.Brokers[i].Broker
+			b.Announcements = isrnotify.Options{CheckPeriod: 50 * time.Millisecond, Linger: 50 * time.Millisecond}
+			// Brokers tell of what they know to be committed: as of the last checkpoint.
+			b.Logs.Checkpoint = 50 * time.Millisecond
+			if tc.disk {
+				b.Logs.Dirs = []string{filepath.Join(s.dir, fmt.Sprint(i+1))}
+			}
+		}
+	})
+	o := lossless.Options{Seed: 1, Partitions: 1, Replicas: 2, Unclean: tc.allowed, Forgiving: tc.lost, Patience: 30 * time.Second, Log: t.Logf}
+	o.Script = func(ctx context.Context, scene lossless.Scene) error {
+		ctx, cancel := context.WithTimeout(ctx, o.Patience)
+		defer cancel()
+		s.Scene = scene
+		return tc.then(ctx, s)
+	}
+	report, err := lossless.Run(t.Context(), s.c, o)
+	t.Logf("%s; %v", report, report.Complaints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := slices.ContainsFunc(report.Complaints, func(c string) bool { return strings.HasPrefix(c, "lost: ") })
+	if seen != tc.lost || !tc.lost && len(report.Complaints) > 0 || report.Unclean != tc.unclean {
+		t.Errorf("lost %v, unclean %v, want %v and %v: %v", seen, report.Unclean, tc.lost, tc.unclean, report.Complaints)
+	}
+	if n := s.lost(); n > 0 != tc.said {
+		t.Errorf("brokers tell of %d lost records", n)
+	}
+	var lines []string
+	for _, e := range said.AllEntries() {
+		lines = append(lines, e.Message)
+	}
+	all := strings.Join(lines, "\n")
+	if strings.Contains(all, "committed records are lost") != tc.said || strings.Contains(all, "unclean leader election: ") != tc.unclean {
+		t.Errorf("said: %s", all)
 	}
 }
