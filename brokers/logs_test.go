@@ -626,7 +626,10 @@ func TestPurgatories(t *testing.T) {
 func TestDefaultsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClusterWith(t, kafka.V3_9IV0, &brokers.LogOptions{}, nil)
-		if err := c.zk.Seed(zkserver.Saved{Path: zkpaths.TopicConfigPath("t"), Data: zkpaths.EncodeConfig(map[string]string{"max.message.bytes": "77"})}); err != nil {
+		c.mu.Lock()
+		err := c.zk.Seed(zkserver.Saved{Path: zkpaths.TopicConfigPath("t"), Data: zkpaths.EncodeConfig(map[string]string{"max.message.bytes": "77"})})
+		c.mu.Unlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 		produce(t, c.host.Node(1), brokers.AcksAll, time.Minute, "x")
