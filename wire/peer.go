@@ -52,12 +52,12 @@ func (s *Server) newPeer(nc net.Conn) *peer {
 }
 
 // serve handles one request after the other until the connection ends.
-func (p *peer) serve(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
+func (p *peer) serve(server context.Context) {
+	ctx, cancel := context.WithCancel(server)
 	defer cancel()
 	var err error
 	for err == nil {
-		err = p.one(ctx)
+		err = p.one(ctx, server)
 	}
 	if p.watch != nil {
 		p.nc.Close()
@@ -84,7 +84,7 @@ func (p *peer) serve(ctx context.Context) {
 }
 
 // one reads, handles and answers one request.
-func (p *peer) one(ctx context.Context) error {
+func (p *peer) one(ctx, server context.Context) error {
 	frame, err := p.read(ctx)
 	defer p.release()
 	if err != nil {
@@ -103,6 +103,7 @@ func (p *peer) one(ctx context.Context) error {
 	p.s.handler.Handle(ctx, r)
 	a, err := p.await(ctx, cancel, r)
 	if err != nil {
+		p.leaveBehind(server, r)
 		return err
 	}
 	return p.write(h, a)
@@ -249,6 +250,25 @@ func unreserved(key int16) int64 {
 		return smallControl
 	}
 	return small
+}
+
+// leaveBehind keeps the room of a request whose client has gone until the handler
+// answers, for it holds the records until then.
+func (p *peer) leaveBehind(server context.Context, r *Request) {
+	if p.reserved == 0 {
+		return
+	}
+	room, size := p.taken, p.reserved
+	p.reserved, p.taken = 0, nil
+	p.s.wg.Add(1)
+	go func() {
+		defer p.s.wg.Done()
+		select {
+		case <-r.answer:
+		case <-server.Done():
+		}
+		room.giveBack(size)
+	}()
 }
 
 func (p *peer) release() {

@@ -48,11 +48,12 @@ func TestRoom(t *testing.T) {
 		}
 		table := append([]APIVersion{offer(0, 3, 9)}, served...)
 		var lns []*pipes
+		var servers []*Server
 		for range 2 {
 			ln := newPipes()
 			s := Serve(ln, handler, ServerOptions{Table: table, Room: room})
 			defer s.Close()
-			lns = append(lns, ln)
+			lns, servers = append(lns, ln), append(servers, s)
 		}
 		send := func(n int, frames ...[]byte) net.Conn {
 			nc := lns[n].dial()
@@ -104,6 +105,25 @@ func TestRoom(t *testing.T) {
 		answerAll()
 		if room.Used() != 0 {
 			t.Errorf("%d bytes used when all was answered", room.Used())
+		}
+		gone = send(0, produceFrame(60)) // comes, and is given up: it takes room until it is answered
+		gone.Close()
+		synctest.Wait()
+		if room.Used() == 0 {
+			t.Error("the room of a request is free while the handler has it")
+		}
+		answerAll()
+		if room.Used() != 0 {
+			t.Errorf("%d bytes used when the last was answered", room.Used())
+		}
+		gone = send(0, produceFrame(60)) // never answered: the server's end frees it
+		gone.Close()
+		synctest.Wait()
+		for _, s := range servers {
+			s.Close()
+		}
+		if room.Used() != 0 {
+			t.Errorf("%d bytes used after the servers' end", room.Used())
 		}
 	})
 }
