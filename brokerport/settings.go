@@ -233,6 +233,23 @@ func (s Settings) Check() error {
 			}
 		}
 	}
+	return s.checkInherited()
+}
+
+// checkInherited refuses what topics would inherit and could not be set to.
+func (s Settings) checkInherited() error {
+	keys, set := inherited(), s.TopicDefaults()
+	for _, topicKey := range slices.Sorted(maps.Keys(set)) {
+		value := set[topicKey]
+		if topicKey == "retention.ms" && strings.HasPrefix(value, "-") {
+			continue // any negative one is no bound here
+		}
+		if c, ok := kafka.TopicConfigFor(topicKey); ok {
+			if why := c.Check(value); why != "" {
+				return fmt.Errorf("%s: %s; correct it in the broker's configuration", keys[topicKey], why)
+			}
+		}
+	}
 	return nil
 }
 
