@@ -20,6 +20,6 @@ func tuneBrokers() (stop func()) {
 // not searched for pointers; with very many partitions a collection takes some
 // tenths of a second, so there it is a quarter.
 func brokersRoom(live uint64) uint64 {
-	const small, large = 8 << 20, 96 << 20
+	const small, large = 4 << 20, 96 << 20
 	return min(max(live/4, small), large)
 }
