@@ -364,6 +364,11 @@ func TestAutoCreationWithoutBrokers(t *testing.T) {
 	if got := s.metadata(t, 12, true, "fresh"); got["fresh"] != kafka.InvalidReplicationFactor || s.data(t, zkpaths.TopicPath("fresh")) != "-" {
 		t.Errorf("%v", got)
 	}
+	// A broker that was just started has not been told of the topic: the client comes again.
+	s.put(t, zkpaths.TopicPath("there"), `{"version":1,"partitions":{"0":[1]}}`)
+	if got := s.metadata(t, 12, true, "there"); got["there"] != kafka.LeaderNotAvailable {
+		t.Errorf("a topic that exists: %v", got)
+	}
 }
 
 // The form of the topic's node is that of the protocol version.

@@ -88,12 +88,14 @@ func (p *Port) writeTopic(ctx context.Context, t newTopic) error {
 	if err != nil {
 		return fmt.Errorf("look for topic %s: %w", t.name, err)
 	}
+	// First of all: a broker that was just started knows of no topic and no broker,
+	// and clients give up what INVALID_REPLICATION_FACTOR is said of.
+	if nodes[0].Code == zkpaths.OK || nodes[1].Code == zkpaths.OK {
+		return endpoint.Refuse(kafka.TopicAlreadyExists, "topic %q exists, or is being deleted", t.name)
+	}
 	topic, err := p.assign(t, nodes[3].Children)
 	if err != nil {
 		return err
-	}
-	if nodes[0].Code == zkpaths.OK || nodes[1].Code == zkpaths.OK {
-		return endpoint.Refuse(kafka.TopicAlreadyExists, "topic %q exists, or is being deleted", t.name)
 	}
 	if len(nodes) > 4 {
 		for _, other := range nodes[4].Children {
