@@ -26,6 +26,11 @@ test: ## everything CI runs: real servers, race, fuzz, lint, the judges in short
 judges: build ## the judges in full
 	scripts/judges.sh full
 
+.PHONY: clients
+clients: build ## producers and consumers of five languages, and two clients' own suites, over emulated brokers
+	$(GO) test -count=1 -v ./internal/realtests -run 'TestClientPrograms|TestKcat|TestFranzGo'
+	scripts/judges.sh short kgo kafkapython
+
 .PHONY: lint
 lint: ## vet, staticcheck, formatting, shell scripts
 	scripts/lint.sh

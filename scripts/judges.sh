@@ -7,7 +7,8 @@
 #
 # Of the controller: traces cases peers bench. Of the embedded ZooKeeper: zkdiff
 # gozk kazoo kafka zkpeers lin perf, and zktraces, the controller's traces on it.
-# Of the brokers: isr, timelines of real brokers (scripts/isr.sh).
+# Of the brokers: isr, timelines of real brokers (scripts/isr.sh); kgo and
+# kafkapython, the clients' own suites over dev (scripts/clients-baseline.txt).
 # The word beside runs gozk, kazoo, lin, zkdiff and isr side by side: they mostly sleep.
 #
 # Programs are built into .cache/bin, what judges download goes to .cache/zk and
@@ -257,17 +258,50 @@ isr() {
   verdict "isrtrace, $form" "$code" 1 "$out/isr.log"
 }
 
+# clients runs a client's own suite over three brokers of dev, each time anew.
+clients() { # SUITE LOG [-run PATTERN]
+  local suite=$1 log=$out/$2
+  shift 2
+  : >"$log.txt"
+  # shellcheck disable=SC2016 # dev gives the brokers' addresses to the shell that it starts
+  KGO_TEST_RECORDS=3000 PEER_TIMEOUT=5m PEER_RESULTS=$log.txt timeout 600 "$ours" dev --profile 3.9 -- \
+    bash -c 'suite=$1; shift 1; exec "$0" "$suite" "$ZKC_BOOTSTRAP_SERVERS" "$@"' "$shared/peersuite/clients" "$suite" "$@" >"$log.log" 2>&1
+}
+
+baseline() { # SECTION: its names
+  awk -v section="[$1]" '/^\[/ {on = $0 == section; next} on && NF && !/^#/ {print $1}' scripts/clients-baseline.txt
+}
+
+# kgo is right when each test of the baseline passed.
+kgo() {
+  local missing
+  clients kgo kgo -run "^($(baseline kgo | paste -sd '|'))\$"
+  missing=$(baseline kgo | grep -vxFf <(sed -nE 's/^--- PASS: ([A-Za-z0-9_]+) .*/\1/p' "$out/kgo.txt") | paste -sd ' ')
+  echo "kgo: $(grep -c '^--- PASS' "$out/kgo.txt") of $(baseline kgo | wc -l) passed${missing:+; did not: $missing}" >>"$out/kgo.log"
+  verdict "franz-go's own suite" "$([ -z "$missing" ] && echo 0 || echo 1)" 1 "$out/kgo.log"
+}
+
+# kafkapython is right when it came to its end and nothing else failed than is said.
+kafkapython() {
+  local other
+  clients kafka-python kafka-python
+  other=$(sed -nE 's/^(FAILED|ERROR) [^ ]*::([A-Za-z0-9_]+).*/\2/p' "$out/kafka-python.txt" | grep -vxFf <(baseline 'kafka-python may fail') | sort -u | paste -sd ' ')
+  tail -1 "$out/kafka-python.txt" | grep -q ' passed' || other="$other (it did not come to its end)"
+  echo "kafka-python: $(tail -1 "$out/kafka-python.txt" | tr -d =)${other:+; failed: $other}" >>"$out/kafka-python.log"
+  verdict "kafka-python's own suite" "$([ -z "$other" ] && echo 0 || echo 1)" 1 "$out/kafka-python.log"
+}
+
 main() {
   local name failed=()
   if [ $# = 0 ]; then
     case $form in
-      short) set -- traces cases peers bench zktraces zkpeers beside ;;
-      full) set -- traces cases peers bench zkdiff zktraces zkpeers gozk kazoo kafka lin perf isr ;;
+      short) set -- traces cases peers bench zktraces zkpeers kgo beside ;;
+      full) set -- traces cases peers bench zkdiff zktraces zkpeers gozk kazoo kafka lin perf isr kgo kafkapython ;;
     esac
   fi
   for name in "$@"; do
     case $name in
-      traces | cases | peers | bench | zkdiff | zktraces | zkpeers | gozk | kazoo | kafka | lin | perf | beside | isr) ;;
+      traces | cases | peers | bench | zkdiff | zktraces | zkpeers | gozk | kazoo | kafka | lin | perf | beside | isr | kgo | kafkapython) ;;
       *)
         echo "judges: no judge is called $name; the head of $0 names them" >&2
         exit 2

@@ -149,7 +149,7 @@ main() {
   step fuzz fuzz
   step lint scripts/lint.sh
   if [ -d "$shared/judge" ]; then
-    step "judges, short form" scripts/judges.sh short traces cases peers bench zktraces zkpeers
+    step "judges, short form" scripts/judges.sh short traces cases peers bench zktraces zkpeers kgo
     step "judges that ran beside" besides
   else
     echo "judges: not run, no ZKC_SHARED"
