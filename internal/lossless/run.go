@@ -159,10 +159,23 @@ func (r *round) counts() (sent, acked, seen int) {
 	return sent, len(r.history.Acked), len(r.history.Seen)
 }
 
+// refusals tells which broker refused a batch for good, and why.
+type refusals struct{ log func(string, ...any) }
+
+// Level is kgo.Logger's.
+func (refusals) Level() kgo.LogLevel { return kgo.LogLevelInfo }
+
+// Log is kgo.Logger's.
+func (l refusals) Log(_ kgo.LogLevel, msg string, about ...any) {
+	if strings.HasPrefix(msg, "batch errored") {
+		l.log("%s: %v", msg, about)
+	}
+}
+
 // client makes a client that never gives up, and notices soon that a broker is gone.
 func (r *round) client(more ...kgo.Opt) (*kgo.Client, error) {
 	opts := append([]kgo.Opt{
-		kgo.SeedBrokers(r.cluster.Seeds()...), kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(2 * time.Second),
+		kgo.WithLogger(refusals{r.o.Log}), kgo.SeedBrokers(r.cluster.Seeds()...), kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(2 * time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.RequestRetries(1 << 30),
 		// A broker that dies before its first answer is not one that wants SASL.
 		kgo.AlwaysRetryEOF(), kgo.RetryTimeout(r.o.Patience), kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(2 * time.Second),
