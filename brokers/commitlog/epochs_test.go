@@ -22,6 +22,10 @@ func TestAssignEpoch_B106(t *testing.T) {
 			{5, 12, []EpochEntry{{4, 0}, {5, 10}}},
 			{6, 10, []EpochEntry{{4, 0}, {6, 10}}},
 			{3, 20, []EpochEntry{{3, 20}}},
+			{3, 15, []EpochEntry{{3, 15}}}, // earlier than known
+			{5, 30, []EpochEntry{{3, 15}, {5, 30}}},
+			{3, 40, []EpochEntry{{3, 40}}}, // known, but not the last
+			{-1, 50, []EpochEntry{{3, 40}}},
 		} {
 			must(t, l.AssignEpoch(step.epoch, step.start))
 			if d := cmp.Diff(step.want, l.Epochs()); d != "" {
@@ -93,6 +97,8 @@ func step(f, l *Log) string {
 	return fmt.Sprintf("(%d,%d) diverges at (%d,%d): truncated to %d", at, last, e, end, to)
 }
 
+// B-093 to B-099, B-103. What a follower's and a leader's cache make of each other;
+// the broker's own doing: brokers/testdata/b/divergence.
 func TestDivergence(t *testing.T) {
 	type epochs = []EpochEntry
 	for _, c := range []struct {
@@ -147,8 +153,8 @@ func TestDivergence(t *testing.T) {
 	}
 }
 
-// A follower of old cuts at its high watermark, and one that is ahead of its
-// leader at the leader's end.
+// B-101, B-102. A follower of old cuts at its high watermark, and one that is ahead of
+// its leader at the leader's end.
 func TestTruncate_B101_B102(t *testing.T) {
 	both(t, Options{}, func(t *testing.T, l *Log) {
 		appendAs(t, l, 4, 15)

@@ -130,7 +130,7 @@ func TestRetain(t *testing.T) {
 			t.Errorf("above the high watermark: %d %v", freed, err)
 		}
 		l.SetHighWatermark(10)
-		freed, err := l.Retain(at, 5*size, NoRetention)
+		freed, err := l.Retain(at.Add(time.Hour), 6*size, NoRetention) // what is left may be just that
 		if err != nil || freed != 4*size || l.LogStartOffset() != 4 || l.Size() != 6*size {
 			t.Errorf("by bytes: %d %v, start %d, size %d", freed, err, l.LogStartOffset(), l.Size())
 		}

@@ -28,6 +28,7 @@ var (
 	// "B-028 to B-030. text", "Field case R-112, B-120: text".
 	heading   = regexp.MustCompile(`^(?:Field case R-\d+, )?(B-\d{3}(?:(?:, | and | to )B-\d{3})*)[.:,]?\s*`)
 	brokerRow = regexp.MustCompile(`B-(\d{3})`)
+	rowRange  = regexp.MustCompile(`B-(\d{3}) to B-(\d{3})`)
 	goTest    = regexp.MustCompile(`(?m)((?:^//.*\n)+)func (Test\w+)\(`)
 )
 
@@ -41,8 +42,10 @@ func numbersOf(comment string) (rows []int, text string) {
 		row, _ := strconv.Atoi(n[1])
 		rows = append(rows, row)
 	}
-	if strings.Contains(m[1], " to ") {
-		for n := rows[0] + 1; n < rows[len(rows)-1]; n++ {
+	for _, r := range rowRange.FindAllStringSubmatch(m[1], -1) {
+		from, _ := strconv.Atoi(r[1])
+		to, _ := strconv.Atoi(r[2])
+		for n := from + 1; n < to; n++ {
 			rows = append(rows, n)
 		}
 	}
@@ -159,6 +162,7 @@ func TestHeadings(t *testing.T) {
 		"B-099 and B-103. Out of range":           {99, 103},
 		"B-032, B-118. Who is not alive":          {32, 118},
 		"B-028 to B-030. Expansion":               {28, 29, 30},
+		"B-093 to B-095, B-103. Caches":           {93, 94, 95, 103},
 		"Field case R-112, B-120: another":        {120},
 		"B-015. Several leave; B-011: the rest":   {15},
 		"B-041.":                                  {41},
