@@ -19,7 +19,7 @@ import (
 // are unpacked at once as there is room for; small ones are let through with less.
 func TestUnpackingIsBounded(t *testing.T) {
 	bomb, err := commitlog.BatchSpec{Codec: commitlog.Zstd, ProducerID: commitlog.NoProducer, ProducerEpoch: -1, BaseSequence: -1}.
-		Encode(commitlog.Record{Value: make([]byte, 60<<20)})
+		Encode(commitlog.Record{Value: make([]byte, 20<<20)})
 	if err != nil {
 		t.Fatal(err)
 	}
