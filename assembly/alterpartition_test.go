@@ -89,3 +89,20 @@ func TestAlterPartitionOnTheWire(t *testing.T) {
 		}
 	}
 }
+
+// A leaver's request goes by its protocol version, and tells its broker epoch from
+// version 2 on (spec/broker.md §1.8).
+func TestControlledShutdownByVersion(t *testing.T) {
+	for version, want := range map[string]int16{"0.9": 1, "0.10.2": 1, "2.1": 1, "2.2": 2, "2.4-IV0": 2, "2.4-IV1": 3, "3.9": 3} {
+		v, err := kafka.ParseProtocolVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := shutdownVersion(v); got != want {
+			t.Errorf("%s: version %d, want %d", version, got, want)
+		}
+	}
+	if got := shutdownVersion(kafka.ProtocolVersion{}); got != 3 {
+		t.Errorf("of no version: %d", got)
+	}
+}

@@ -88,6 +88,7 @@ func (h brokerHandler) look(ctx context.Context, refs []events.TopicRef, all boo
 type controllerLink struct {
 	self     kafka.BrokerID
 	listener string
+	protocol kafka.ProtocolVersion // inter.broker.protocol.version; zero: the newest
 	dialer   dialer // nil: TCP
 
 	mu      sync.Mutex
@@ -200,11 +201,23 @@ func (l *controllerLink) AlterPartition(ctx context.Context, controller kafka.Br
 	return answer, nil
 }
 
+// shutdownVersion is that of ControlledShutdown under a protocol version
+// (spec/broker.md §1.8); the oldest we know, 0.9, has version 1.
+func shutdownVersion(v kafka.ProtocolVersion) int16 {
+	switch {
+	case v == kafka.ProtocolVersion{} || v.AtLeast(kafka.ProtocolVersion{Major: 2, Minor: 4, IV: 1}):
+		return 3
+	case v.AtLeast(kafka.ProtocolVersion{Major: 2, Minor: 2}):
+		return 2
+	}
+	return 1
+}
+
 // ControlledShutdown is brokers.ControllerClient's.
 func (l *controllerLink) ControlledShutdown(ctx context.Context, controller kafka.Broker, self kafka.BrokerID, epoch int64) (kafka.ErrorCode, []kafka.TopicPartition, error) {
 	req := kmsg.NewPtrControlledShutdownRequest()
 	req.BrokerID, req.BrokerEpoch = int32(self), epoch
-	resp, err := l.Ask(ctx, controller, req, 0, 3)
+	resp, err := l.Ask(ctx, controller, req, 0, shutdownVersion(l.protocol))
 	if err != nil {
 		return 0, nil, err
 	}

@@ -112,7 +112,7 @@ func (e *emulated) join(host *brokers.Host) error {
 	if listener == "" && len(broker.Endpoints) > 0 {
 		listener = broker.Endpoints[0].Listener
 	}
-	e.link = &controllerLink{self: broker.ID, listener: listener, dialer: e.net.Dial}
+	e.link = &controllerLink{self: broker.ID, listener: listener, protocol: broker.Version, dialer: e.net.Dial}
 	w := brokers.World{Store: e, Controller: e.link, Process: e}
 	if broker.Logs != nil {
 		e.leaders = brokerport.NewLeaders(brokerport.LeadersOptions{Self: broker.ID, Version: broker.Version, Listener: listener, Dialer: e.net.Dial})
