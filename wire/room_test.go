@@ -220,3 +220,13 @@ func TestLarge(t *testing.T) {
 		}
 	})
 }
+
+// Servers that are told the same share the room for large requests.
+func TestLargeIsShared(t *testing.T) {
+	shared := &Shared{}
+	one, two := ServerOptions{Shared: shared}.withDefaults(), ServerOptions{Shared: shared}.withDefaults()
+	other := ServerOptions{}.withDefaults()
+	if one.Large != two.Large || one.Large == other.Large || other.Large == nil {
+		t.Errorf("rooms %p, %p and of another process %p", one.Large, two.Large, other.Large)
+	}
+}

@@ -42,8 +42,8 @@ type ServerOptions struct {
 	// Room is for the records that producers send, until their requests are
 	// answered; nil: no bound. Servers may share one.
 	Room *Room
-	// Large is for all other requests that are not small, until they are answered:
-	// DefaultLarge bytes. Servers may share one.
+	// Large is for all other requests that are not small, until they are answered;
+	// nil: DefaultLarge bytes, together with the servers that have the same Shared.
 	Large *Room
 	// Shared keeps once what several servers are told in the same words; nil: each
 	// keeps its own.
@@ -72,7 +72,7 @@ func (o ServerOptions) withDefaults() ServerOptions {
 		o.MaxConnections = 4096
 	}
 	if o.Large == nil {
-		o.Large = NewRoom(DefaultLarge)
+		o.Large = o.Shared.room()
 	}
 	if o.Log == nil {
 		quiet := logrus.New()

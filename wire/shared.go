@@ -10,14 +10,29 @@ import (
 
 // Shared lets the brokers of one process keep once what a controller tells each of
 // them in the same words: the metadata of an UpdateMetadata request. It holds on
-// to nothing: what no broker keeps goes. The zero value is ready; nil shares
-// nothing.
+// to nothing: what no broker keeps goes. They share the room for large requests,
+// too. The zero value is ready; nil shares nothing.
 //
 // The trap: what several requests have in common is not to be changed.
 type Shared struct {
 	mu   sync.Mutex
 	last [sharedRequests]*shared // a ring
 	next int
+
+	large *Room // nil: not made yet
+}
+
+// room is what servers without a Room of their own for large requests take.
+func (s *Shared) room() *Room {
+	if s == nil {
+		return NewRoom(DefaultLarge)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.large == nil {
+		s.large = NewRoom(DefaultLarge)
+	}
+	return s.large
 }
 
 // sharedRequests is how many different requests are on their way at a time, or
