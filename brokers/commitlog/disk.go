@@ -3,7 +3,9 @@ package commitlog
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -226,6 +228,12 @@ func (r *scanner) batch(recoveryPoint int64) (b Batch, reason string, err error)
 	}
 	h := Batch(head)
 	size := int64(h.Size())
+	if magic := h.Magic(); (magic == 0 || magic == 1) && size >= msgOverhead+msgMinSize && size <= r.left {
+		if r.oldMessage(size) {
+			return nil, "", fmt.Errorf("records of format v%d, as releases before 0.11 keep them, are not read here; give the broker log.dirs of its own, and it copies them from their leaders", magic)
+		}
+		return nil, "a message of an old format whose checksum does not match", nil
+	}
 	if h.Magic() != 2 || size < HeaderSize || size > r.left {
 		return nil, fmt.Sprintf("no batch of format v2 that fits in %d bytes", r.left), nil
 	}
@@ -250,6 +258,14 @@ func (r *scanner) batch(recoveryPoint int64) (b Batch, reason string, err error)
 		return nil, "the checksum does not match", nil
 	}
 	return b, "", nil
+}
+
+// oldMessage tells whether a whole message of an old format is next: no torn
+// batch, to be cut off, but somebody's data. The scan ends here either way.
+func (r *scanner) oldMessage(size int64) bool {
+	m := make([]byte, size)
+	_, err := readFull(r.r, m)
+	return err == nil && binary.BigEndian.Uint32(m[msgCRC:]) == crc32.ChecksumIEEE(m[msgBody:])
 }
 
 func (r *scanner) skip(n int64) error {

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -336,4 +337,40 @@ func FuzzUpconvert(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A log of a release before 0.11 is refused and stays as it is: to the recovery
+// of a log it looks much like a torn batch.
+func TestOpenRefusesOldFormats(t *testing.T) {
+	for magic := int8(0); magic <= 1; magic++ {
+		dir := t.TempDir()
+		path := filepath.Join(dir, segmentName(0))
+		set := appendMessage(nil, magic, 0, 0, 1000, []byte("k"), make([]byte, 100))
+		for _, tc := range []struct {
+			name string
+			data []byte
+			want int // bytes that stay; -1: all, and the log is refused
+		}{{"whole", set, -1}, {"torn", append(bytes.Clone(set[:len(set)-1]), '!'), 0}, {"zeros", make([]byte, 4096), 0}} {
+			if err := os.WriteFile(path, tc.data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			l, err := Open(dir, Options{})
+			left, readErr := os.ReadFile(path)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			var refusal *StorageError
+			switch {
+			case tc.want < 0 && (!errors.As(err, &refusal) || !strings.Contains(err.Error(), path) || !bytes.Equal(left, tc.data)):
+				t.Errorf("v%d, %s: %v, %d of %d bytes are left", magic, tc.name, err, len(left), len(tc.data))
+			case tc.want >= 0 && (err != nil || len(left) != tc.want):
+				t.Errorf("v%d, %s: %v, %d bytes are left, want %d", magic, tc.name, err, len(left), tc.want)
+			}
+			if err == nil {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
 }
