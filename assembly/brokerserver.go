@@ -89,7 +89,7 @@ type controllerLink struct {
 	self     kafka.BrokerID
 	listener string
 	protocol kafka.ProtocolVersion // inter.broker.protocol.version; zero: the newest
-	dialer   dialer // nil: TCP
+	dialer   dialer                // nil: TCP
 
 	mu      sync.Mutex
 	conn    *wire.Conn
