@@ -5,7 +5,8 @@
 // It stands below the brokers' loop, which owns each Log and calls it from one
 // goroutine with the time as an argument; Check and CheckReplicated are for the
 // port, on any goroutine, before bytes come to the loop. A Log lives in memory
-// (New) or in segment files that Kafka's own tools read (Open).
+// (New), where Memory bounds what all logs of a broker hold together, or in
+// segment files that Kafka's own tools read (Open).
 //
 // What always holds: LogStartOffset ≤ HighWatermark ≤ LogEndOffset; offsets rise
 // from batch to batch; what Read has given away never changes, since bytes are
