@@ -31,6 +31,13 @@ func TestBrokerConfigsAtRunTime(t *testing.T) {
 		t.Errorf("static settings: %+v, %+v", logs, groups)
 	}
 	admin := kadm.NewClient(w.client())
+	for known := 0; known < len(w.processes); { // a broker that was not told of all others is asked for what it knows
+		m, err := admin.BrokerMetadata(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = len(m.Brokers)
+	}
 	alter := func(broker []int32, op kadm.IncrementalOp, key, value string) error {
 		t.Helper()
 		got, err := admin.AlterBrokerConfigs(ctx, []kadm.AlterConfig{{Op: op, Name: key, Value: &value}}, broker...)
