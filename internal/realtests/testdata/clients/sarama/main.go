@@ -93,7 +93,10 @@ func await(what string, f func() (done bool, err error)) error {
 func (p *program) create() error {
 	min := "2"
 	detail := &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 3, ConfigEntries: map[string]*string{"min.insync.replicas": &min}}
-	if err := p.admin.CreateTopic(topic, detail, false); err != nil {
+	if err := await("three brokers are there", func() (bool, error) { // one may be registered and not known to all yet
+		err := p.admin.CreateTopic(topic, detail, false)
+		return !errors.Is(err, sarama.ErrInvalidReplicationFactor), err
+	}); err != nil {
 		return err
 	}
 	if err := p.admin.CreateTopic(topic, detail, false); !errors.Is(err, sarama.ErrTopicAlreadyExists) {
