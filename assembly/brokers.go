@@ -46,6 +46,7 @@ type BrokersOptions struct {
 	// shares, in bytes: 0 is brokers.DefaultMemoryBytes, -1 no bound.
 	LogMemory int64
 	shared    *wire.Shared // what all of them are told
+	identify  bool         // the first makes /cluster/id if nobody has
 	unpacking *brokerport.Unpacking
 	Patience  time.Duration // for brokers that leave; 0 has no limit
 	Admin     string        // loopback HOST:PORT of faults, metrics and probes; "" is none

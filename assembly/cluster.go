@@ -159,7 +159,7 @@ func StartCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
-	c.brokers, err = NewBrokers(ctx, BrokersOptions{Brokers: plans, ZooKeeper: store, Beside: c.controller,
+	c.brokers, err = NewBrokers(ctx, BrokersOptions{identify: true, Brokers: plans, ZooKeeper: store, Beside: c.controller,
 		Patience: idlePatience, LogMemory: o.LogMemory, Admin: o.Admin, Network: o.Network, Log: o.Log})
 	if err != nil {
 		c.controller.Close()

@@ -95,6 +95,10 @@ func newEmulated(ctx context.Context, o BrokersOptions, p BrokerOptions) (*emula
 	}
 	e.session = s
 	e.takeDefaults(ctx)
+	if o.identify && !p.LikeReal {
+		_, err = ensureClusterID(ctx, e)
+		return e, err
+	}
 	if p.LikeReal {
 		cluster, err := ensureClusterID(ctx, e)
 		if err != nil {

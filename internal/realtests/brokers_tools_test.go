@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zkcontroller/zkcontroller/internal/real"
 )
 
 const (
@@ -26,10 +28,26 @@ const (
 	clusterTool  = "org.apache.kafka.tools.ClusterTool"
 )
 
-// Kafka 3.9.1's own tools, unchanged, over three brokers. The groups build upon
-// each other: the first makes the topic, the last deletes it.
-func TestStockTools(t *testing.T) {
-	k := startTools(t, startTarget(t).bootstrap())
+// Kafka 3.9.1's own tools, unchanged, over three brokers.
+func TestStockTools(t *testing.T) { runTools(t, startTarget(t).bootstrap()) }
+
+// The same over "dev", whose controller is a node of the broker list, too: tools ask
+// any node, and some ask all of them.
+func TestStockToolsOnDev(t *testing.T) {
+	real.Require(t, real.Kafka)
+	dev := start(t, "dev", binary, "dev", "--profile", "3.9", "--", "sh", "-c", "echo bootstrap $ZKC_BOOTSTRAP_SERVERS .; exec sleep 3600")
+	var said []string
+	await(t, "dev has told where it is", func() bool {
+		said = regexp.MustCompile(`bootstrap (\S+) \.`).FindStringSubmatch(dev.out.String())
+		return said != nil
+	})
+	runTools(t, said[1])
+}
+
+// runTools runs all groups. They build upon each other: the first makes the topic,
+// the last deletes it.
+func runTools(t *testing.T, bootstrap string) {
+	k := startTools(t, bootstrap)
 	for _, group := range []struct {
 		name string
 		run  func(k tool)
