@@ -44,7 +44,7 @@ func startKafka(t *testing.T, release, zk string, id int, more map[string]string
 	b := &kafkaBroker{id: id, addr: fmt.Sprintf("127.0.0.1:%d", port)}
 	props := map[string]string{
 		"broker.id": strconv.Itoa(id), "listeners": "PLAINTEXT://" + b.addr, "zookeeper.connect": zk, "log.dirs": filepath.Join(dir, "logs"),
-		"zookeeper.session.timeout.ms": "6000", "offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
+		"zookeeper.session.timeout.ms": "9000", "offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
 		"log.cleaner.dedupe.buffer.size": "2097152", "group.initial.rebalance.delay.ms": "0", "controlled.shutdown.retry.backoff.ms": "500",
 	}
 	for k, v := range more {
