@@ -307,7 +307,7 @@ func TestExpiries(t *testing.T) {
 }
 
 // A whole cluster in virtual time: a follower that stands still for the lag's 30
-// seconds leaves the ISR, in no time.
+// seconds while there is a record that it lacks leaves the ISR, in no time.
 func TestClusterInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.StartCluster(t, zktest.InMemory(), zktest.Topic("orders", 1, 3))
@@ -316,6 +316,15 @@ func TestClusterInABubble(t *testing.T) {
 		slow := leader%3 + 1
 		begun := time.Now()
 		if err := c.Pause(ctx, slow); err != nil {
+			t.Fatal(err)
+		}
+		client, err := kgo.NewClient(kgo.SeedBrokers(c.Bootstrap()...), kgo.Dialer(c.DialKafka), kgo.DefaultProduceTopic("orders"),
+			kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if err := client.ProduceSync(ctx, kgo.StringRecord("missed")).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Await(ctx, func() bool { p, _ := c.Partition("orders", 0); return !slices.Contains(p.ISR, slow) }); err != nil {
