@@ -90,9 +90,15 @@ func (l *link) Connected() {
 	l.mu.Unlock()
 }
 
-// patience is the time for one server to accept and to finish the handshake.
+// patience is the time for one server to accept and to finish the handshake. One
+// that has just started may accept and never answer; were it given the whole
+// time-out, the session would go with it. So the first attempts have a third
+// and two thirds, and a server that is only slow has all of it from then on.
 func (l *link) patience() time.Duration {
-	return max(time.Second, l.opt.SessionTimeout/time.Duration(len(l.opt.Servers)))
+	l.mu.Lock()
+	thirds := min(3, 1+max(0, l.used-1)/len(l.opt.Servers))
+	l.mu.Unlock()
+	return max(time.Second, l.opt.SessionTimeout/time.Duration(len(l.opt.Servers))*time.Duration(thirds)/3)
 }
 
 // dial is the zk.Dialer.

@@ -383,6 +383,33 @@ func TestSilentServer(t *testing.T) {
 	mustApply(t, s, zkpaths.Unfenced, create("/a", ""))
 }
 
+// TestSilentReconnect: one server that accepts once and says nothing does not
+// cost the session.
+func TestSilentReconnect(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := real.NewProxy(t, shared.Get(t).Addr())
+	var silent atomic.Bool
+	s := open(t, zkstore.Options{Servers: []string{p.Addr()}, Chroot: chroot(t), SessionTimeout: 6 * time.Second,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if silent.Swap(false) {
+				addr = l.Addr().String()
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}}, nil)
+	id := s.ID()
+	silent.Store(true)
+	p.Drop()
+	await(t, "a disconnect", func() bool { return s.Stats().Disconnects > 0 })
+	mustApply(t, s, zkpaths.Unfenced, create("/a", ""))
+	if s.ID() != id || silent.Load() {
+		t.Fatalf("session %x then %x", id, s.ID())
+	}
+}
+
 // TestAuthRefused: an unknown scheme makes Dial fail and say so.
 func TestAuthRefused(t *testing.T) {
 	_, err := zkstore.Dial(t.Context(), zkstore.Options{Servers: []string{shared.Get(t).Addr()}, ConnectTimeout: 10 * time.Second,
