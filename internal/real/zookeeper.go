@@ -225,21 +225,41 @@ func zkClasspath(set string) (name, classpath string, err error) {
 
 // FreePort finds a port of 127.0.0.1 that nobody listens on at the moment. It is
 // below those that systems give to connections, one of which might have it before
-// the server has started, or while it is restarted.
+// the server has started, or while it is restarted. Tests that run beside each
+// other, in other processes too, get different ones: a file has the next.
 func FreePort() (int, error) {
-	for range 100 {
-		port := 10_000 + rand.IntN(8_000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	const first, ports = 10_000, 8_000
+	path := filepath.Join(os.TempDir(), "zkc-test-ports")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	defer file.Close() // and with it the lock
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return 0, fmt.Errorf("find a free port: lock %s: %w", path, err)
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: read %s: %w", path, err)
+	}
+	next, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || next < 0 {
+		next = rand.IntN(ports)
+	}
+	for range ports {
+		port := first + next%ports
+		next = (next + 1) % ports
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, err := file.WriteAt([]byte(fmt.Sprintf("%8d\n", next)), 0); err != nil {
+			return 0, fmt.Errorf("find a free port: write %s: %w", path, err)
+		}
+		return port, nil
+	}
+	return 0, errors.New("find a free port: none from 10000 to 17999")
 }
 
 // start writes zoo.cfg and starts whatever serves on it.

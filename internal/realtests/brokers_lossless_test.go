@@ -252,7 +252,7 @@ func TestLosslessOfKafka(t *testing.T) {
 // either acknowledged is read back from both.
 func TestLosslessMixed(t *testing.T) {
 	if *losslessSeed == 0 {
-		t.Skip("asked for by -lossless.seed: a broker of Kafka 3.9.1 and three of ours under faults")
+		t.Skip("asked for by -lossless.seed: one original broker and three of ours under faults")
 	}
 	for i := range max(1, *losslessRounds) {
 		seed := *losslessSeed + uint64(i)
