@@ -43,7 +43,7 @@ type ClusterOptions struct {
 	Network        Network
 	Log            logrus.FieldLogger // nil: nothing is said
 	// ISRChanged is told of each confirmed change of an ISR by its leader, with the
-	// cause; it is called from many goroutines and must not block. Nil: nobody is.
+	// cause; it is called on the brokers' goroutines, which wait for it. Nil: nobody is.
 	ISRChanged func(kafka.TopicPartition, brokers.ISRChange)
 }
 

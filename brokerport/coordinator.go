@@ -73,7 +73,7 @@ func (l *Listener) coordinatorOf(ctx context.Context, kind int8, key string) coo
 		l.createTopic(ctx, l.planned(groups.Topic)) // what went wrong was logged; the client asks again
 		return refuse(kafka.CoordinatorNotAvailable, "the topic "+groups.Topic+" is being created")
 	}
-	p := findPartition(t, groups.PartitionFor(key, int32(len(t.Partitions))))
+	p := findPartition(t, kafka.GroupPartition(key, int32(len(t.Partitions))))
 	if p != nil {
 		for _, b := range cache.Brokers() {
 			if ep, ok := b.Endpoint(l.name); ok && b.ID == p.Leader {

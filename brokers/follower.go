@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-	"unicode/utf16"
 
 	"github.com/zkcontroller/zkcontroller/brokers/commitlog"
 	"github.com/zkcontroller/zkcontroller/kafka"
@@ -50,7 +49,7 @@ type following struct {
 func (b *Broker) fetcherOf(p *partition) *fetcher {
 	id := fetcherID{leader: p.leader}
 	if n := b.fetcherCount(); n > 1 {
-		id.index = int((31*uint32(javaHash(p.tp.Topic)) + uint32(p.tp.Partition)) & 0x7fffffff % uint32(n))
+		id.index = int((31*uint32(kafka.JavaHash(p.tp.Topic)) + uint32(p.tp.Partition)) & 0x7fffffff % uint32(n))
 	}
 	f := b.fetchers[id]
 	if f == nil {
@@ -66,15 +65,6 @@ func (b *Broker) fetcherCount() int {
 		return b.configs.fetchers
 	}
 	return b.opts.Logs.Fetchers
-}
-
-// javaHash is Java's hash of a string.
-func javaHash(s string) int32 {
-	var h int32
-	for _, u := range utf16.Encode([]rune(s)) {
-		h = 31*h + int32(u)
-	}
-	return h
 }
 
 // startFollowing begins to copy a partition from its leader (spec/broker.md §8.2).

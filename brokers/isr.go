@@ -157,7 +157,7 @@ func (b *Broker) commit(now time.Time, p *partition, change *proposal, got kafka
 	p.isr = isrState{isr: got.ISR}
 	p.partitionEpoch = got.ZKVersion
 	if b.opts.ISRChanged != nil {
-		b.opts.ISRChanged(p.tp, ISRChange{At: now.UnixMilli(), From: change.committed, To: got.ISR, Cause: change.cause})
+		b.opts.ISRChanged(p.tp, ISRChange{At: b.wall(now).UnixMilli(), From: change.committed, To: got.ISR, Cause: change.cause})
 	}
 	if p.log != nil {
 		b.committed(now, p, change)

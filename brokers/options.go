@@ -86,7 +86,7 @@ type Options struct {
 	// no Logs; nil is one that goes by time and faults alone.
 	Replication func(view View) Replication
 	// ISRChanged is told of each confirmed change of an ISR that this broker leads,
-	// on the loop's goroutine: it must not block. Nil: nobody is.
+	// on the loop's goroutine, which waits for it. Nil: nobody is.
 	ISRChanged func(kafka.TopicPartition, ISRChange)
 }
 

@@ -733,15 +733,6 @@ func TestFindCoordinator(t *testing.T) {
 	}
 }
 
-// As Java hashes names.
-func TestPartitionOfGroup(t *testing.T) {
-	for group, want := range map[string]int32{"": 0, "g": 3, "test-group": 12, "polygenelubricants": 0, "grüße \U0001F600": 34} {
-		if got := partitionOfGroup(group, 50); got != want {
-			t.Errorf("%q: %d, want %d", group, got, want)
-		}
-	}
-}
-
 // A client that asks for the metadata of a topic that does not exist has it
 // created, where that is ours to do, if it allows that.
 func TestMetadataCreates(t *testing.T) {

@@ -2,17 +2,12 @@ package endpoint
 
 import (
 	"context"
-	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/zkcontroller/zkcontroller/events"
 	"github.com/zkcontroller/zkcontroller/kafka"
 )
-
-// offsetsTopic keeps what groups commit: who leads a group's partition of it
-// coordinates the group.
-const offsetsTopic = "__consumer_offsets"
 
 const groupCoordinator = 0 // the kind that FindCoordinator v0 asks for
 
@@ -25,7 +20,7 @@ func (e *Endpoint) findCoordinator(ctx context.Context, req *kmsg.FindCoordinato
 		return -1, kafka.Endpoint{Port: -1}, refuse(kafka.CoordinatorNotAvailable, "the controller's port knows the coordinators of groups only; ask a broker")
 	}
 	if req.CoordinatorType == groupCoordinator {
-		c, err := e.describe(ctx, []events.TopicRef{{Name: offsetsTopic}})
+		c, err := e.describe(ctx, []events.TopicRef{{Name: kafka.OffsetsTopic}})
 		if err != nil {
 			return nil, err
 		}
@@ -56,10 +51,10 @@ func (e *Endpoint) findCoordinator(ctx context.Context, req *kmsg.FindCoordinato
 
 // coordinatorIn finds a group's coordinator in a description of the offsets topic.
 func coordinatorIn(c events.Cluster, listener, group string) (kafka.BrokerID, kafka.Endpoint, events.RowError) {
-	why := refuse(kafka.CoordinatorNotAvailable, "the topic %s is not there yet", offsetsTopic)
+	why := refuse(kafka.CoordinatorNotAvailable, "the topic %s is not there yet", kafka.OffsetsTopic)
 	if len(c.Topics) == 1 && c.Topics[0].Error == kafka.NoError && len(c.Topics[0].Partitions) > 0 {
 		parts := c.Topics[0].Partitions
-		leader, n := kafka.NoLeader, partitionOfGroup(group, int32(len(parts)))
+		leader, n := kafka.NoLeader, kafka.GroupPartition(group, int32(len(parts)))
 		for i := range parts {
 			if parts[i].Partition == n {
 				leader = parts[i].Leader
@@ -70,7 +65,7 @@ func coordinatorIn(c events.Cluster, listener, group string) (kafka.BrokerID, ka
 				return b.ID, ep, events.RowError{}
 			}
 		}
-		why = refuse(kafka.CoordinatorNotAvailable, "nobody leads the group's partition of %s", offsetsTopic)
+		why = refuse(kafka.CoordinatorNotAvailable, "nobody leads the group's partition of %s", kafka.OffsetsTopic)
 	}
 	return -1, kafka.Endpoint{Port: -1}, why
 }
@@ -82,20 +77,7 @@ func (e *Endpoint) createOffsetsTopic(ctx context.Context) error {
 		return events.CreateTopics{Topics: []events.NewTopic{*e.offsets}, Reply: reply}
 	})
 	if err == nil && len(rows) == 1 && rows[0].Error != kafka.NoError {
-		e.log.WithField("topic", offsetsTopic).WithField("error", rows[0].RowError).Debug("the offsets topic was not created")
+		e.log.WithField("topic", kafka.OffsetsTopic).WithField("error", rows[0].RowError).Debug("the offsets topic was not created")
 	}
 	return err
-}
-
-// partitionOfGroup is the partition, of n, that keeps a group: Java's hash of its
-// name without its sign.
-func partitionOfGroup(group string, n int32) int32 {
-	var h int32
-	for _, u := range utf16.Encode([]rune(group)) {
-		h = 31*h + int32(u)
-	}
-	if h = max(h, -h); h < 0 { // the smallest number has no counterpart
-		return 0
-	}
-	return h % n
 }

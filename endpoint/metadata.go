@@ -18,7 +18,7 @@ const (
 )
 
 // internalTopics are those that brokers create for themselves.
-var internalTopics = []string{"__consumer_offsets", "__transaction_state"}
+var internalTopics = []string{kafka.OffsetsTopic, "__transaction_state"}
 
 // nodes are the brokers that show an endpoint for this listener.
 type nodes struct {
@@ -76,7 +76,7 @@ func (e *Endpoint) createMissing(ctx context.Context, refs []events.TopicRef, to
 		}
 		missing[name] = t
 		topic := *e.auto
-		if name == offsetsTopic && e.offsets != nil {
+		if name == kafka.OffsetsTopic && e.offsets != nil {
 			topic = *e.offsets
 		}
 		topic.Name = name

@@ -14,7 +14,7 @@ import (
 )
 
 // Topic is where groups and their offsets are kept.
-const Topic = "__consumer_offsets"
+const Topic = kafka.OffsetsTopic
 
 // DefaultPartitions is offsets.topic.num.partitions where nothing else is said.
 const DefaultPartitions = 50
@@ -168,23 +168,7 @@ func New(o Options) (*Coordinator, error) {
 	return &Coordinator{o: o, partitions: map[int32]*partition{}, inFlight: map[Token]*inFlight{}}, nil
 }
 
-// PartitionFor is the partition, of n, of the offsets topic that keeps a group:
-// Java's hash of the name without its sign.
-func PartitionFor(group string, n int32) int32 {
-	var h int32
-	for _, u := range utf16Of(group) {
-		h = 31*h + int32(u)
-	}
-	switch {
-	case h == math.MinInt32:
-		return 0 // has no counterpart with the other sign
-	case h < 0:
-		h = -h
-	}
-	return h % n
-}
-
-// PartitionFor is PartitionFor of this topic's count of partitions.
+// PartitionFor is the partition of Topic that keeps a group.
 func (c *Coordinator) PartitionFor(group string) int32 {
 	n := int32(0)
 	if c.o.Partitions != nil {
@@ -193,7 +177,7 @@ func (c *Coordinator) PartitionFor(group string) int32 {
 	if n < 1 {
 		n = DefaultPartitions
 	}
-	return PartitionFor(group, n)
+	return kafka.GroupPartition(group, n)
 }
 
 // Lead says that this broker leads a partition in an epoch now. It reports

@@ -21,8 +21,6 @@ const (
 	idRoom = 64
 )
 
-func utf16Of(s string) []uint16 { return utf16.Encode([]rune(s)) }
-
 func utf16Len(s string) int {
 	n := 0
 	for _, r := range s {
